@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boots Debian kernels in QEMU and runs a script there."""

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The first file system of a guest: busybox and the few modules that reach the disks."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from . import cache
+
+STAGE = Path(__file__).resolve().parent.parent / "stage"
+BUSYBOX = Path("/bin/busybox")
+WANTED = ("virtio_pci", "virtio_blk", "ext4", "9pnet_virtio", "9p", "virtio_console", "virtio_net", "virtio_rng")
+
+
+def recipe() -> str:
+    """Changes whenever the same modules would give another initrd."""
+    if not BUSYBOX.exists():
+        raise cache.LabError(f"{BUSYBOX} is missing; 'make setup' installs it")
+    return cache.digest(WANTED, (STAGE / "initrd-init").read_bytes(), cache.file_sha256(BUSYBOX))
+
+
+def _with_dependencies(modules: Path) -> list[str]:
+    """Paths of the wanted modules and what they need, in the order to insert them."""
+    needs: dict[str, list[str]] = {}
+    by_name: dict[str, str] = {}
+    for line in (modules / "modules.dep").read_text().splitlines():
+        path, _, rest = line.partition(":")
+        needs[path] = rest.split()
+        by_name[os.path.basename(path).split(".")[0].replace("-", "_")] = path
+    built_in = {
+        os.path.basename(line).split(".")[0].replace("-", "_")
+        for line in (modules / "modules.builtin").read_text().splitlines()
+    }
+    # ext4 looks its checksum up by name: no dependency shows it.
+    order: list[str] = []
+
+    def add(path: str) -> None:
+        for other in reversed(needs[path]):
+            if other not in order:
+                add(other)
+        if path not in order:
+            order.append(path)
+
+    for name in ("crc32c_generic", "crc32c_cryptoapi", *WANTED):
+        if name in by_name:
+            add(by_name[name])
+        elif name not in built_in and not name.startswith("crc32c"):
+            raise cache.LabError(f"kernel {modules.name} has no module {name}")
+    return order
+
+
+def _decompressed(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".xz":
+        return lzma.decompress(data)
+    if path.suffix == ".zst":
+        return subprocess.run(["zstd", "-dcq"], input=data, stdout=subprocess.PIPE, check=True).stdout
+    return data
+
+
+def build(modules: Path, target: Path) -> None:
+    """Write the initrd for the module tree /lib/modules/RELEASE given."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as name:
+        tree = Path(name)
+        for directory in ("bin", "modules", "dev", "proc", "sys", "root"):
+            (tree / directory).mkdir()
+        shutil.copy(BUSYBOX, tree / "bin/busybox")
+        shutil.copy(STAGE / "initrd-init", tree / "init")
+        (tree / "init").chmod(0o755)
+        inserted = []
+        for number, path in enumerate(_with_dependencies(modules)):
+            file = f"{number:02d}-{os.path.basename(path).split('.')[0]}.ko"
+            (tree / "modules" / file).write_bytes(_decompressed(modules / path))
+            inserted.append(file)
+        (tree / "modules/order").write_text("\n".join(inserted) + "\n")
+        names = sorted(str(p.relative_to(tree)) for p in tree.rglob("*"))
+        with open(target, "wb") as stream:
+            subprocess.run(
+                ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
+                input="\n".join(names).encode(), stdout=stream, cwd=tree, check=True,
+            )  # fmt: skip
