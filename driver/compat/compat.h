@@ -12,7 +12,14 @@
 
 #include "rflash_features.h"
 
+/*
+ * The headers below bring in printk.h, which wants this before anything else.
+ * A source file may say the same again.
+ */
+#define pr_fmt(fmt) "rflash: " fmt
+
 #include "block.h"
+#include "bvec.h"
 #include "extack.h"
 #include "socket.h"
 #include "wq.h"

@@ -7,7 +7,27 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 
-static int rflash_send_iter(struct sock *sk, struct bio_vec *bv,
+/**
+ * rflash_compat_sendpages_ok - may the network keep references to these pages?
+ * @page: first page
+ * @len: bytes in the range
+ * @offset: where it begins, counted from the start of @page; may lie in a later
+ *	page
+ *
+ * Return: false if the range has to be copied to be sent.
+ */
+bool rflash_compat_sendpages_ok(struct page *page, size_t len, size_t offset)
+{
+	size_t end = offset_in_page(offset) + len, done;
+
+	page += offset >> PAGE_SHIFT;
+	for (done = 0; done < end; done += PAGE_SIZE, page++)
+		if (!sendpage_ok(page))
+			return false;
+	return true;
+}
+
+static int rflash_send_iter(struct sock *sk, const struct bio_vec *bv,
 			    unsigned int nr, size_t skip, size_t len, int flags)
 {
 	struct msghdr msg = { .msg_flags = flags };
@@ -18,39 +38,13 @@ static int rflash_send_iter(struct sock *sk, struct bio_vec *bv,
 	return tcp_sendmsg_locked(sk, &msg, len);
 }
 
-/* Is each page of the range one that the network may keep a reference to? */
-static bool rflash_pages_ok(const struct bio_vec *bv, size_t skip, size_t len)
-{
-	for (; len; bv++) {
-		size_t offset, n;
-		struct page *page;
-
-		if (skip >= bv->bv_len) {
-			skip -= bv->bv_len;
-			continue;
-		}
-		offset = bv->bv_offset + skip;
-		n = min_t(size_t, bv->bv_len - skip, len);
-		len -= n;
-		skip = 0;
-		page = bv->bv_page + (offset >> PAGE_SHIFT);
-		for (n += offset_in_page(offset); ; n -= PAGE_SIZE, page++) {
-			if (!sendpage_ok(page))
-				return false;
-			if (n <= PAGE_SIZE)
-				break;
-		}
-	}
-	return true;
-}
-
 #if RFLASH_HAS_TCP_SENDPAGE_LOCKED
 
 /*
  * One call per page: a bvec can span pages that are contiguous but do not belong
  * together, and the network takes a reference to the page it is given, alone.
  */
-static int rflash_send_pages(struct sock *sk, struct bio_vec *bv,
+static int rflash_send_pages(struct sock *sk, const struct bio_vec *bv,
 			     unsigned int nr, size_t skip, size_t len,
 			     int flags)
 {
@@ -85,7 +79,7 @@ static int rflash_send_pages(struct sock *sk, struct bio_vec *bv,
 
 #else
 
-static int rflash_send_pages(struct sock *sk, struct bio_vec *bv,
+static int rflash_send_pages(struct sock *sk, const struct bio_vec *bv,
 			     unsigned int nr, size_t skip, size_t len,
 			     int flags)
 {
@@ -96,27 +90,27 @@ static int rflash_send_pages(struct sock *sk, struct bio_vec *bv,
 #endif
 
 /**
- * rflash_compat_send_bvecs - send pages by reference
+ * rflash_compat_send_bvecs - send pages
  * @sk: TCP socket; the caller holds its lock or, with bottom halves off and the
  *	socket not owned by user, its spinlock
  * @bv: what to send
  * @nr: number of bvecs
  * @skip: bytes to skip at the start of @bv
  * @len: bytes to send after those; @bv has at least @skip + @len
+ * @splice: by reference; sendpages_ok() holds for all of it. Otherwise the bytes
+ *	are copied.
  * @flags: MSG_*; MSG_DONTWAIT where the caller must not sleep
- *
- * Pages that the network may not keep a reference to are copied.
  *
  * Return: bytes taken, at least 1 and maybe less than @len; or a negative errno,
  * -EAGAIN if there is no room.
  */
-int rflash_compat_send_bvecs(struct sock *sk, struct bio_vec *bv,
+int rflash_compat_send_bvecs(struct sock *sk, const struct bio_vec *bv,
 			     unsigned int nr, size_t skip, size_t len,
-			     int flags)
+			     bool splice, int flags)
 {
-	if (unlikely(!rflash_pages_ok(bv, skip, len)))
-		return rflash_send_iter(sk, bv, nr, skip, len, flags);
-	return rflash_send_pages(sk, bv, nr, skip, len, flags);
+	if (splice)
+		return rflash_send_pages(sk, bv, nr, skip, len, flags);
+	return rflash_send_iter(sk, bv, nr, skip, len, flags);
 }
 
 /**

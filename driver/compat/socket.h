@@ -17,9 +17,16 @@ struct sock;
 #define sockaddr_unsized	sockaddr
 #endif
 
-int rflash_compat_send_bvecs(struct sock *sk, struct bio_vec *bv,
+/*
+ * The kernel's sendpages_ok(), where there is one, forgets the last page of a
+ * range that does not begin at the start of one.
+ */
+bool rflash_compat_sendpages_ok(struct page *page, size_t len, size_t offset);
+#define sendpages_ok	rflash_compat_sendpages_ok
+
+int rflash_compat_send_bvecs(struct sock *sk, const struct bio_vec *bv,
 			     unsigned int nr, size_t skip, size_t len,
-			     int flags);
+			     bool splice, int flags);
 int rflash_compat_send_kvecs(struct sock *sk, struct kvec *kv, unsigned int nr,
 			     size_t len, int flags);
 
