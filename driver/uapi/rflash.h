@@ -100,7 +100,7 @@
 #define RFLASH_TCP_PORT			"4420"
 #define RFLASH_TCP_DISC_PORT		"8009"
 
-enum rflash_cmd {
+enum rflash_genl_cmd {
 	RFLASH_CMD_UNSPEC,
 	RFLASH_CMD_CONNECT,
 	RFLASH_CMD_DISCONNECT,
