@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 #
 # Verbs for people. What is compiled into the module says Kbuild, what into the
 # tools userspace/Cargo.toml.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """KVM where a guest really runs under it, TCG otherwise."""
 
 from __future__ import annotations

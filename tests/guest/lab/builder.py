@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """Builds out-of-tree modules for the guests' kernels.
 
 Each series has a chroot of the Debian release that its kernel comes from,

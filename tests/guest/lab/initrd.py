@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """The first file system of a guest: busybox and the few modules that reach the disks."""
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from . import cache
 
 STAGE = Path(__file__).resolve().parent.parent / "stage"
 BUSYBOX = Path("/bin/busybox")
-WANTED = ("virtio_pci", "virtio_blk", "ext4", "9pnet_virtio", "9p", "virtio_console", "virtio_net", "virtio_rng")
+WANTED = ("virtio_pci", "virtio_blk", "ext4", "9pnet_virtio", "9p", "virtio_console", "virtio_net", "virtio_rng",
+          "configfs")  # fmt: skip
 
 
 def recipe() -> str:

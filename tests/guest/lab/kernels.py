@@ -1,10 +1,11 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """Debian kernels by series: which packages they are, and their parts ready to boot."""
 
 from __future__ import annotations
 
 import functools
 import re
+import shutil
 import subprocess
 import tomllib
 from dataclasses import dataclass
@@ -164,7 +165,6 @@ def resolve(name: str) -> Series:
     """
     wanted = series(name)
     every = wanted.boot + wanted.headers
-    chosen_file = cache.root() / "kernels" / f"{name}.fallback"
     if _cached(every):
         return wanted
     archive = mirror.archive(wanted.suites)
@@ -175,7 +175,6 @@ def resolve(name: str) -> Series:
             break
     else:
         return wanted
-    chosen_file.parent.mkdir(parents=True, exist_ok=True)
     return _newest(wanted)
 
 
@@ -203,8 +202,6 @@ def _unpack_modules(files: list[Path], tree: Path) -> None:
 
 
 def _prepare(chosen: Series, directory: Path) -> None:
-    import shutil
-
     tree = directory / "tree"
     _unpack_modules(fetch(chosen, chosen.boot), tree)
     release = chosen.release
@@ -246,6 +243,7 @@ def _prepare(chosen: Series, directory: Path) -> None:
         ["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-m", "0", "-L", "modules", "-d", str(base / "lib/modules"),
          str(image), f"{size // 1024 * 5 // 4 + 16384}k"],
         check=True,
+        stdout=subprocess.DEVNULL,
     )  # fmt: skip
     (directory / "release").write_text(release + "\n")
     shutil.rmtree(base)

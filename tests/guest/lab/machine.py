@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """One QEMU guest: its command line, its channels and its end."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """Packages of other Debian releases, without touching the host's apt.
 
 The address of the mirror is taken from the host's own apt sources, and the

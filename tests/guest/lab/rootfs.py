@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """The guests' root file system: Debian trixie with the tools that tests use.
 
 One image serves all kernels (their modules come on a second disk) and any
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import cache, mirror
 
 SUITES = ("trixie", "trixie-security")
 PACKAGES = (
-    "apt-utils-",
     "bash",
-    "bpftrace-",
     "bsdextrautils",
     "cryptsetup-bin",
     "dmsetup",
@@ -61,11 +60,7 @@ SIZE = "6G"  # sparse
 RECIPE = 1
 
 
-def packages() -> list[str]:
-    return [p for p in PACKAGES if not p.endswith("-")]
-
-
-def mmdebstrap(suites: tuple[str, ...], include: list[str], target: Path, *options: str) -> None:
+def mmdebstrap(suites: tuple[str, ...], include: Iterable[str], target: Path, *options: str) -> None:
     """A Debian tree in the directory `target`, progress left on the terminal."""
     log = target.parent / f"{target.name}.log"
     command = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory",
@@ -88,15 +83,14 @@ def mmdebstrap(suites: tuple[str, ...], include: list[str], target: Path, *optio
 
 def _prepare(directory: Path) -> None:
     tree = directory / "tree"
-    cache.say(f"root file system: installing {len(packages())} packages and what they need")
-    mmdebstrap(SUITES, packages(), tree)
+    cache.say(f"root file system: installing {len(PACKAGES)} packages and what they need")
+    mmdebstrap(SUITES, PACKAGES, tree)
     for mount_point in ("rflash", "out"):
         (tree / mount_point).mkdir()
     (tree / "usr/lib/modules").mkdir(exist_ok=True)
     (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n10.99.0.2 host\n10.99.0.1 server\n")
     (tree / "etc/resolv.conf").unlink(missing_ok=True)
     (tree / "etc/resolv.conf").write_text("")
-    # Nothing may start by itself: tests start what they need.
     shutil.rmtree(tree / "var/lib/apt/lists", ignore_errors=True)
     listing = subprocess.run(
         ["dpkg-query", f"--admindir={tree}/var/lib/dpkg", "-W", "-f", "${Package} ${Version}\n"],
@@ -108,11 +102,12 @@ def _prepare(directory: Path) -> None:
         ["mkfs.ext4", "-q", "-F", "-L", "root", "-O", "^has_journal", "-E", "lazy_itable_init=1", "-d", str(tree),
          str(directory / "root.img"), SIZE],
         check=True,
+        stdout=subprocess.DEVNULL,
     )  # fmt: skip
     shutil.rmtree(tree)
 
 
 def prepare() -> Path:
     """The image of the root file system."""
-    key = cache.digest(RECIPE, SIZE, SUITES, packages())
+    key = cache.digest(RECIPE, SIZE, SUITES, PACKAGES)
     return cache.entry(f"rootfs/{key}", "the guests' root file system", _prepare) / "root.img"

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """One run: a script in one guest, or in the host guest of a pair."""
 
 from __future__ import annotations

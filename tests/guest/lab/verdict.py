@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0
 """What the kernel's own messages say about a run."""
 
 from __future__ import annotations

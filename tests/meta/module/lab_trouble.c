@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0
 /*
  * Makes trouble on request, so that the guest lab's own tests can see whether
  * it is noticed.
