@@ -17,6 +17,8 @@ results=$RFLASH_OUT
 needs_met
 plan 1
 
+nvme_at_its_best
+
 # Completes at once, in the submitter's context, and keeps nothing: what is
 # left is the way there.
 device=$(backing_null bench 4096 memory_backed=0 discard=0 irqmode=0 queue_mode=2 \
@@ -24,15 +26,10 @@ device=$(backing_null bench 4096 memory_backed=0 discard=0 irqmode=0 queue_mode=
 echo none >"/sys/block/${device#/dev/}/queue/scheduler"
 target_up "$device"
 
-if ! modprobe nvme-core multipath=N || ! modprobe nvme-tcp; then
-	die "no nvme-tcp"
-fi
-[ "$(cat /sys/module/nvme_core/parameters/multipath)" = N ] || die "nvme_core.multipath is not off"
-
 declare -A subject=([null_blk]=$device)
 
 connect_nvme() {
-	INITIATOR=nvme host_connect -q "$NQN:nvme" --disable-sqflow --queue-size=128 || die "nvme-tcp does not connect"
+	INITIATOR=nvme host_connect -q "$NQN:nvme" -I "$(cat /proc/sys/kernel/random/uuid)" --disable-sqflow --queue-size=128 || die "nvme-tcp does not connect"
 	subject[nvme-tcp]=$DEV
 }
 connect_rflash() {

@@ -30,6 +30,7 @@ event() { echo "$(now_ms) $*" >>"$results/events"; }
 
 # ---- a remote disk ----
 
+nvme_at_its_best
 say "The server exports its flash, here a RAM-backed device, with the kernel's NVMe target:"
 flash=$(tgt backing_null demo 256) || die "no flash"
 target_up "$flash"
@@ -62,7 +63,7 @@ say "24 MB written, unmounted, mounted again, and read back: the same"
 # ---- the target goes away ----
 
 say "fio writes and verifies; the target will be taken away for $AWAY s in the midst of it"
-fio --output-format=json --output="$results/outage.json" --eta=never --thread \
+fio --output-format=json --output="$results/outage.json" --eta=never --thread --verify_state_save=0 \
 	--name=outage --directory=$MNT --size=16m --rw=randwrite --bs=4k --direct=1 \
 	--ioengine=libaio --iodepth=4 --rate_iops=400 --verify=crc32c --verify_fatal=1 \
 	--verify_backlog=64 --write_lat_log="$results/outage" --log_unix_epoch=1 \
@@ -99,10 +100,7 @@ host_disconnect || die "no disconnect"
 # ---- how fast ----
 
 say "fio on the server's own device, by nvme-tcp, and by rflash; $ROUNDS rounds, alternating"
-if ! modprobe nvme-core multipath=N || ! modprobe nvme-tcp; then
-	die "no nvme-tcp"
-fi
-INITIATOR=nvme host_connect -q "$NQN:nvme" --disable-sqflow || die "nvme-tcp does not connect"
+INITIATOR=nvme host_connect -q "$NQN:nvme" -I "$(cat /proc/sys/kernel/random/uuid)" --disable-sqflow || die "nvme-tcp does not connect"
 undo nvme disconnect -n "$NQN"
 nvme_dev=$DEV
 connected=

@@ -42,10 +42,21 @@ check "header digests" with_digests header 1 0 -g
 check "data digests" with_digests data 0 1 -G
 check "both digests" with_digests both 1 1 -g -G
 
-# damaged OPTIONS FAULT...: the load goes on while the fault strikes; the host
+# udev reads a device whenever a writer has closed it, and fio does so between
+# writing and verifying. The faults are for fio: udev pauses.
+connect_quietly() {
+	host_connect "$@" && udevadm settle && udevadm control --stop-exec-queue
+}
+disconnect_quietly() { udevadm control --start-exec-queue && host_disconnect; }
+undo udevadm control --start-exec-queue
+
+# damaged FAULT...: the load goes on while the fault strikes; the host
 # sees it, drops the connection, connects again and repeats what was lost.
 damaged() {
-	local before after
+	local before after at_least=1
+	# A damaged payload concerns one request: the kernel's initiator repeats
+	# only that.
+	[ "$INITIATOR" = rflash ] || at_least=0
 	proxy clear
 	before=$(host_reconnects)
 	# The load has some hundred PDUs of each kind; strike in the middle.
@@ -57,26 +68,26 @@ damaged() {
 	}
 	wait_until 20 is_live || return 1
 	after=$(host_reconnects)
-	between "reconnects" "$after" $((before + 1)) $((before + 3))
+	between "reconnects" "$after" $((before + at_least)) $((before + 3))
 }
 
-noticed_digest() { log_since_start | grep -i 'digest' ; }
+noticed_digest() { log_since_start | grep -i 'digest'; }
 
-check "connect with both digests" host_connect -g -G -c 1
+check "connect with both digests" connect_quietly -g -G -c 1
 check "damaged read data is found and read again" damaged corrupt c2h-data 40
 check "a damaged data digest is found" damaged corrupt c2h-digest 40
 check "a damaged response header is found" damaged corrupt c2h-header 60
 check "damaged write data is found by the target and written again" damaged corrupt h2c-data 40
 check "a damaged PDU length is found" damaged corrupt c2h-length 60
 check "the kernel log names the digest" noticed_digest
-host_disconnect
+disconnect_quietly
 
-check "connect with data digests" host_connect -G -c 1
+check "connect with data digests" connect_quietly -G -c 1
 check "data digests alone: damaged read data is found" damaged corrupt c2h-data 25
-host_disconnect
+disconnect_quietly
 
 # Without digests, what can be seen must be: impossible lengths and tags.
-check "connect without digests" host_connect -c 1
+check "connect without digests" connect_quietly -c 1
 check "without digests: an impossible PDU length is found" damaged corrupt c2h-length 60
 check "without digests: a wrong tag is found" damaged corrupt c2h-header 60
 survives_duplicate() {
@@ -92,7 +103,7 @@ check "a response that comes twice harms nothing" survives_duplicate
 fio_sees_damage() {
 	proxy clear
 	proxy corrupt c2h-data 40
-	! load seen
+	fails load seen
 }
 check "without digests damaged data reaches fio, which notices" fio_sees_damage
 
@@ -103,6 +114,6 @@ media_error() {
 	dd if=/dev/zero of="$DEV" bs=4k count=1 oflag=direct
 }
 check "an error status fails the request, and only that" media_error
-check "disconnect" host_disconnect
+check "disconnect" disconnect_quietly
 
 finish

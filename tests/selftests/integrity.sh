@@ -88,10 +88,11 @@ check "O_DSYNC is FUA at the target" fua_reaches_target
 write_protect() {
 	local ctrl
 	modprobe nvme-tcp || return 1
-	nvme connect -t tcp -a "$ADDR" -s "$PORT" -n "$NQN" -q "$NQN:writer" >/dev/null || return 1
+	nvme connect -t tcp -a "$ADDR" -s "$PORT" -n "$NQN" -q "$NQN:writer" \
+		-I "$(cat /proc/sys/kernel/random/uuid)" >/dev/null || return 1
 	ctrl=$(grep -lx "$NQN" /sys/class/nvme/nvme*/subsysnqn | tail -n 1)
 	ctrl=${ctrl%/subsysnqn}
-	nvme set-feature "/dev/${ctrl##*/}" -n 1 -f 0x84 -v "$1"
+	nvme set-feature "/dev/${ctrl##*/}" -n 1 -f 0x84 --value="$1"
 	local rc=$?
 	nvme disconnect -d "${ctrl##*/}" >/dev/null
 	return "$rc"

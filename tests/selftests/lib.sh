@@ -157,6 +157,7 @@ needs_met() {
 		ls /sys/block/rflash* >/dev/null 2>&1; then
 		die "rflash devices are in use on this machine; disconnect them first"
 	fi
+	[ "$INITIATOR" = rflash ] || nvme_at_its_best
 	undo_all
 	tgt undo_all
 	log_mark="rflash selftest $(basename "$0") $$"
@@ -172,7 +173,7 @@ on_exit() {
 	trap '' INT TERM
 	local p
 	for p in "${background[@]}"; do
-		kill -KILL "$p" 2>/dev/null
+		kill -KILL "$p" 2>/dev/null && wait "$p" 2>/dev/null
 	done
 	undo_all || note "the clean-up failed"
 	tgt undo_all || note "the target's clean-up failed"
@@ -292,12 +293,18 @@ target_up() {
 
 module_name() { [ "$INITIATOR" = nvme ] && echo nvme_tcp || echo rflash; }
 
+# nvme-tcp without the multipath layer, which costs it time. To be called before
+# anything else loads nvme-core, and that is every NVMe module.
+nvme_at_its_best() {
+	modprobe nvme-core multipath=N
+	[ "$(cat /sys/module/nvme_core/parameters/multipath)" = N ] ||
+		die "nvme-core is loaded with multipath; unload it or boot with nvme_core.multipath=N"
+	modprobe nvme-tcp
+}
+
 host_load() {
 	case $INITIATOR in
-	nvme)
-		modprobe nvme-core multipath=N
-		modprobe nvme-tcp
-		;;
+	nvme) modprobe nvme-tcp ;;
 	rflash)
 		[ ! -d /sys/module/rflash ] || return 0
 		if [ -n "${RFLASH_KO:-}" ]; then
@@ -334,6 +341,7 @@ host_connect() {
 	esac
 	[ -n "$connected" ] || undo host_disconnect_all
 	connected=1
+	mapfile -t DEVS < <(by_nsid "${DEVS[@]}")
 	DEV=${DEVS[0]:-}
 	DISK=${DEV#/dev/}
 	[ -b "$DEV" ] || {
@@ -342,27 +350,34 @@ host_connect() {
 	}
 }
 
+by_nsid() {
+	local dev
+	for dev; do
+		echo "$(cat "/sys/block/${dev#/dev/}/nsid") $dev"
+	done | sort -n | cut -d' ' -f2
+}
+
 nvme_devs() {
 	local c d
 	for c in /sys/class/nvme/nvme*; do
 		[ "$(cat "$c/subsysnqn" 2>/dev/null)" = "$NQN" ] || continue
 		for d in "$c"/nvme*n*; do
-			[ ! -d "$d" ] || echo "/dev/${d##*/}"
+			[ ! -b "/dev/${d##*/}" ] || echo "/dev/${d##*/}"
 		done
-	done | sort -V | grep .
+	done | grep .
 }
 
 host_disconnect() {
 	case $INITIATOR in
 	rflash) rflash disconnect -n "$NQN" ;;
-	nvme) nvme disconnect -n "$NQN" ;;
+	nvme) nvme disconnect -n "$NQN" >/dev/null ;;
 	esac
 }
 
 host_disconnect_all() {
 	case $INITIATOR in
 	rflash) [ ! -d /sys/module/rflash ] || rflash disconnect --all ;;
-	nvme) nvme disconnect -n "$NQN" ;;
+	nvme) nvme disconnect -n "$NQN" >/dev/null ;;
 	esac
 }
 
@@ -382,7 +397,12 @@ host_state() {
 is_live() { [ "$(host_state)" = live ]; }
 not_live() { ! is_live; }
 
-host_reconnects() { dev_field "$DISK" reconnects; }
+host_reconnects() {
+	case $INITIATOR in
+	rflash) dev_field "$DISK" reconnects ;;
+	nvme) log_since_start | grep -c 'Successfully reconnected' ;;
+	esac
+}
 
 # has_link WWID-LINK DISK: the by-id link points at the disk.
 has_link() { [ "$(readlink -f "/dev/disk/by-id/$1")" = "/dev/$2" ]; }
@@ -404,7 +424,7 @@ fio_run() {
 	local name=$1
 	shift
 	if ! fio --output-format=json --output="$OUT/$name.json" \
-		--eta=never --thread --group_reporting "$@" >"$OUT/$name.err" 2>&1; then
+		--eta=never --verify_state_save=0 --thread --group_reporting "$@" >"$OUT/$name.err" 2>&1; then
 		note_file "$OUT/$name.err"
 		grep -E '"error"|verify' "$OUT/$name.json" | head -n 5 | note_file
 		return 1
@@ -448,7 +468,7 @@ proxy() {
 	echo "$*" >&"$proxy_fd"
 	read -r -t 30 -u "$proxy_fd" answer || die "the proxy does not answer: $*"
 	[ "${answer%% *}" = ok ] || die "proxy: $* gave $answer"
-	echo "${answer#ok }"
+	[ "$answer" = ok ] || echo "${answer#ok }"
 }
 
 # proxy_stat NAME: one counter, 0 if it was never counted.

@@ -51,7 +51,7 @@ set_attrs() {
 # backing_null NAME MEGABYTES [ATTRIBUTE=VALUE...]: a null_blk device that
 # keeps what is written; prints its path.
 backing_null() {
-	local dir=$NULLB/$1 mb=$2
+	local dir=$NULLB/rft-$1 mb=$2
 	shift 2
 	modprobe null_blk nr_devices=0 && mkdir "$dir" || return 1
 	undo rmdir "$dir"

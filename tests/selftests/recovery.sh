@@ -27,7 +27,7 @@ check "connect" host_connect -k $KATO -c $DELAY || die "no connection"
 # whole area is verified once more, from the target, with the host's caches
 # out of it (direct I/O).
 start_load() { # NAME
-	spawn fio --output-format=json --output="$OUT/$1.json" --eta=never --thread \
+	spawn fio --output-format=json --output="$OUT/$1.json" --eta=never --verify_state_save=0 --thread \
 		--group_reporting --filename="$DEV" --ioengine=libaio --direct=1 \
 		--rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=8 \
 		--verify=crc32c --verify_fatal=1 --verify_backlog=16 \

@@ -21,7 +21,7 @@ TARGET_PORT=$PORT
 proxy_start
 
 start_load() {
-	spawn fio --output="$OUT/load.out" --eta=never --thread --name=load --filename="$DEV" \
+	spawn fio --output="$OUT/load.out" --eta=never --verify_state_save=0 --thread --name=load --filename="$DEV" \
 		--rw=randrw --bsrange=4k-64k --size=32m --time_based --runtime=60 \
 		--iodepth=16 --ioengine=libaio --direct=1 >"$OUT/load.err" 2>&1
 	load_pid=$spawned
