@@ -1,0 +1,184 @@
+//! `rflash connect`.
+
+use std::time::{Duration, Instant};
+
+use crate::address;
+use crate::cli::ConnectArgs;
+use crate::control::{ConnectRequest, Control, Controller};
+use crate::device;
+use crate::error::Error;
+use crate::netlink::{NetlinkError, Refusal};
+use crate::options::{Checked, KEYS};
+use crate::system::System;
+use crate::uapi::{self, State, attr};
+
+use super::{driver, list, note, print};
+
+pub fn run(system: &System, args: &ConnectArgs) -> Result<(), Error> {
+    let checked = args.options.check(system).map_err(|p| p.into_error())?;
+    let controller = connect(&mut driver()?, system, checked)?;
+    if args.output.format.is_json() {
+        return print(&list::to_json(std::slice::from_ref(&controller)));
+    }
+    print(&device_paths(&controller))
+}
+
+/// The paths of a controller's devices, one a line.
+pub fn device_paths(controller: &Controller) -> String {
+    let devices = controller.namespaces.iter();
+    devices
+        .map(|ns| format!("/dev/{}\n", ns.device()))
+        .collect()
+}
+
+/// Connect to the first address of the target that lets us, or find that this
+/// has been done before, and wait for the devices.
+pub fn connect(
+    control: &mut impl Control,
+    system: &System,
+    checked: Checked,
+) -> Result<Controller, Error> {
+    let mut last = Error::new("the target has no address");
+    for request in checked.requests() {
+        let controller = match control.connect(&request) {
+            Ok(controller) => controller,
+            Err(NetlinkError::Refused(refusal)) => match refusal.errno {
+                libc::EALREADY => existing(control, &request, &refusal)?,
+                // Another address of the same name may do.
+                libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ETIMEDOUT => {
+                    last = sentence(&request, &refusal);
+                    continue;
+                }
+                _ => return Err(sentence(&request, &refusal)),
+            },
+            Err(error) => return Err(error.into()),
+        };
+        device::wait_usable(system, &controller.namespaces, device::NODE_TIMEOUT)?;
+        if controller.namespaces.is_empty() {
+            note(&format!(
+                "connected to {}, which has no namespaces now: devices will appear when it gets some",
+                controller.nqn
+            ));
+        }
+        return Ok(controller);
+    }
+    Err(last)
+}
+
+/// The controller that is connected already; while someone else is still
+/// connecting it, wait for that.
+fn existing(
+    control: &mut impl Control,
+    request: &ConnectRequest,
+    refusal: &Refusal,
+) -> Result<Controller, Error> {
+    let seconds = request
+        .kato
+        .filter(|&k| k > 0)
+        .map_or(uapi::KATO_DEFAULT as u64, u64::from);
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        let all = control.controllers()?;
+        let found = all.into_iter().find(|c| {
+            c.nqn == request.nqn
+                && c.hostnqn == request.hostnqn
+                && c.trsvcid == request.trsvcid.to_string()
+                && address::same(&c.traddr, &request.traddr)
+        });
+        let Some(controller) = found else {
+            return Err(sentence(request, refusal));
+        };
+        match controller.state {
+            State::New | State::Connecting if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            State::Live => return Ok(controller),
+            state => {
+                note(&format!("connected already, but {} now", state.name()));
+                return Ok(controller);
+            }
+        }
+    }
+}
+
+/// Why connecting failed.
+fn sentence(request: &ConnectRequest, refusal: &Refusal) -> Error {
+    let ConnectRequest {
+        traddr,
+        trsvcid,
+        nqn,
+        hostnqn,
+        ..
+    } = request;
+    let at = format!("{traddr} port {trsvcid}");
+    let kato = request
+        .kato
+        .filter(|&k| k > 0)
+        .unwrap_or(uapi::KATO_DEFAULT as u32);
+    let said = refusal.message.as_deref().unwrap_or_default();
+    Error::new(match refusal.errno {
+        libc::EPERM => "connecting needs root (CAP_SYS_ADMIN): try sudo".to_string(),
+        libc::ENXIO => format!(
+            "{at} has no subsystem {nqn} for this host: `rflash discover -a {traddr} -s {trsvcid}` lists what it has"
+        ),
+        libc::EACCES => format!(
+            "{at} does not admit this host to {nqn}: allow {hostnqn} on the target or give another host NQN with -q"
+        ),
+        libc::ECONNREFUSED => format!(
+            "{at} refused the connection: nothing listens there, check -s and that the target runs"
+        ),
+        libc::EHOSTUNREACH | libc::ENETUNREACH => {
+            format!("no route to {traddr}: check -a and the network (`ip route get {traddr}`)")
+        }
+        libc::ETIMEDOUT if said.contains("accepted") => format!(
+            "{at} accepted the connection but never answered in {kato} s: is it an NVMe/TCP port and is the target well?"
+        ),
+        libc::ETIMEDOUT if said.contains(" did not answer in ") || said.is_empty() => {
+            format!("{at} timed out: no answer in {kato} s, check -a, -s and firewalls in between")
+        }
+        libc::ETIMEDOUT => format!("{at} timed out: {}", whole(said)),
+        libc::ECONNRESET if said.is_empty() => {
+            format!("{at} closed the connection while it was being set up")
+        }
+        libc::EPROTO => format!("{at} broke the protocol: {}", whole(said)),
+        libc::EINVAL => match refusal.attr.or(refusal.missing).and_then(option) {
+            Some(option) => format!("{option}: {}", whole(&refusal.to_string())),
+            None => whole(&refusal.to_string()),
+        },
+        _ => format!("{at}: {}", whole(&refusal.to_string())),
+    })
+}
+
+/// Extended acks are cut off after 79 characters.
+fn whole(text: &str) -> String {
+    const LIMIT: usize = 79;
+    if text.len() >= LIMIT {
+        format!("{text}…")
+    } else {
+        text.to_string()
+    }
+}
+
+/// The option that sets an attribute.
+fn option(attribute: u16) -> Option<String> {
+    let key = match attribute {
+        attr::TRANSPORT => "transport",
+        attr::TRADDR => "traddr",
+        attr::TRSVCID => "trsvcid",
+        attr::HOST_TRADDR => "host-traddr",
+        attr::SUBSYS_NQN => "nqn",
+        attr::HOST_NQN => "hostnqn",
+        attr::HOST_ID => "hostid",
+        attr::NR_IO_QUEUES => "nr-io-queues",
+        attr::QUEUE_SIZE => "queue-size",
+        attr::KATO => "keep-alive-tmo",
+        attr::RECONNECT_DELAY => "reconnect-delay",
+        attr::CTRL_LOSS_TMO => "ctrl-loss-tmo",
+        attr::FAST_IO_FAIL_TMO => "fast-io-fail-tmo",
+        attr::HDR_DIGEST => "hdr-digest",
+        attr::DATA_DIGEST => "data-digest",
+        _ => return None,
+    };
+    let (_, letter) = KEYS.iter().find(|(k, _)| *k == key)?;
+    Some(format!("-{letter}/--{key}"))
+}
