@@ -56,9 +56,7 @@ def chroot(series: kernels.Series) -> Path:
         for file in kernels.fetch(series, series.headers):
             # Not with dpkg -x: it would replace /lib, a symbolic link, by a directory.
             archive = subprocess.Popen(["dpkg", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE)
-            subprocess.run(
-                ["tar", "-x", "--keep-directory-symlink", "-C", str(tree)], stdin=archive.stdout, check=True
-            )
+            subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", str(tree)], stdin=archive.stdout, check=True)
             if archive.wait():
                 raise cache.LabError(f"{file} can't be unpacked")
         (tree / "build").mkdir()
@@ -113,9 +111,9 @@ def build(name: str, tree: Tree) -> None:
     tree.work.mkdir(parents=True, exist_ok=True)
     with cache.lock(f"build-{cache.digest(tree.work)}"):
         _sync(tree)
-        command = ["unshare", "--mount", "--propagation=private", "sh", "-c", ENTER, "builder", str(root), str(tree.work),
-                   "make", "--no-print-directory", f"-j{os.cpu_count()}", "-C", f"/usr/src/linux-headers-{series.release}",
-                   "M=/build", *tree.variables, "modules"]  # fmt: skip
+        enter = ["unshare", "--mount", "--propagation=private", "sh", "-c", ENTER, "builder", str(root), str(tree.work)]
+        make = ["make", "--no-print-directory", f"-j{os.cpu_count()}", "-C", f"/usr/src/linux-headers-{series.release}"]
+        command = [*enter, *make, "M=/build", *tree.variables, "modules"]
         result = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
@@ -127,13 +125,18 @@ def build(name: str, tree: Tree) -> None:
             raise cache.LabError(f"the module does not build for kernel {series.release}")
 
 
-def rflash(name: str, top: Path, variables: list[str]) -> Path:
-    """Build rflash.ko for a series; build/modules/SERIES/rflash.ko."""
+def rflash_tree(top: Path, work: Path, variables: list[str]) -> Tree:
+    """The sources of rflash.ko."""
     if not (top / "Kbuild").exists():
         raise cache.LabError(f"{top} has no Kbuild")
+    return Tree(top, ["Kbuild", "driver"], work, variables)
+
+
+def rflash(name: str, top: Path, variables: list[str]) -> Path:
+    """Build rflash.ko for a series; build/modules/SERIES/rflash.ko."""
     final = top / "build" / "modules" / name
     work = final / "src"
-    build(name, Tree(top, ["Kbuild", "driver"], work, variables))
+    build(name, rflash_tree(top, work, variables))
     _publish(work / "rflash.ko", final / "rflash.ko")
     return final / "rflash.ko"
 

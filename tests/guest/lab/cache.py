@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-
 STALE_SECONDS = 21 * 24 * 3600
 
 

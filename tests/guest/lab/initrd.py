@@ -18,13 +18,6 @@ WANTED = ("virtio_pci", "virtio_blk", "ext4", "9pnet_virtio", "9p", "virtio_cons
           "configfs")  # fmt: skip
 
 
-def recipe() -> str:
-    """Changes whenever the same modules would give another initrd."""
-    if not BUSYBOX.exists():
-        raise cache.LabError(f"{BUSYBOX} is missing; 'make setup' installs it")
-    return cache.digest(WANTED, (STAGE / "initrd-init").read_bytes(), cache.file_sha256(BUSYBOX))
-
-
 def _with_dependencies(modules: Path) -> list[str]:
     """Paths of the wanted modules and what they need, in the order to insert them."""
     needs: dict[str, list[str]] = {}
@@ -64,24 +57,40 @@ def _decompressed(path: Path) -> bytes:
     return data
 
 
-def build(modules: Path, target: Path) -> None:
-    """Write the initrd for the module tree /lib/modules/RELEASE given."""
+def collect(modules: Path, target: Path) -> None:
+    """Put what an initrd needs of the module tree /lib/modules/RELEASE into a directory."""
+    target.mkdir()
+    order = []
+    for number, path in enumerate(_with_dependencies(modules)):
+        file = f"{number:02d}-{os.path.basename(path).split('.')[0]}.ko"
+        (target / file).write_bytes(_decompressed(modules / path))
+        order.append(file)
+    (target / "order").write_text("\n".join(order) + "\n")
+
+
+def _build(collected: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         tree = Path(name)
-        for directory in ("bin", "modules", "dev", "proc", "sys", "root"):
+        for directory in ("bin", "dev", "proc", "sys", "root"):
             (tree / directory).mkdir()
+        shutil.copytree(collected, tree / "modules")
         shutil.copy(BUSYBOX, tree / "bin/busybox")
         shutil.copy(STAGE / "initrd-init", tree / "init")
         (tree / "init").chmod(0o755)
-        inserted = []
-        for number, path in enumerate(_with_dependencies(modules)):
-            file = f"{number:02d}-{os.path.basename(path).split('.')[0]}.ko"
-            (tree / "modules" / file).write_bytes(_decompressed(modules / path))
-            inserted.append(file)
-        (tree / "modules/order").write_text("\n".join(inserted) + "\n")
         names = sorted(str(p.relative_to(tree)) for p in tree.rglob("*"))
         with open(target, "wb") as stream:
             subprocess.run(
                 ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
                 input="\n".join(names).encode(), stdout=stream, cwd=tree, check=True,
             )  # fmt: skip
+
+
+def prepare(kernel: str, collected: Path) -> Path:
+    """The initrd of a kernel, with these modules."""
+    if not BUSYBOX.exists():
+        raise cache.LabError(f"{BUSYBOX} is missing; 'make setup' installs it")
+    key = cache.digest(kernel, (STAGE / "initrd-init").read_bytes(), cache.file_sha256(BUSYBOX))
+    directory = cache.entry(
+        f"initrd/{kernel}-{key}", f"the initrd of {kernel}", lambda partial: _build(collected, partial / "initrd.cpio")
+    )
+    return directory / "initrd.cpio"

@@ -42,7 +42,7 @@ DROPPED = (
     "sound",
 )
 # Bump when prepare() makes something else out of the same packages.
-RECIPE = 3
+RECIPE = 4
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,9 @@ def _newest(wanted: Series) -> Series:
         return tuple(result)
 
     if release != wanted.release:
-        cache.say(f"NOTICE: the mirror no longer has kernel {wanted.release}; using {release} instead of the pinned one")
+        cache.say(
+            f"NOTICE: the mirror no longer has kernel {wanted.release}; using {release} instead of the pinned one"
+        )
     return Series(
         name=wanted.name,
         release=release,
@@ -235,7 +237,7 @@ def _prepare(chosen: Series, directory: Path) -> None:
         else:
             path.unlink(missing_ok=True)
     subprocess.run(["depmod", "-b", str(base), release], check=True)
-    initrd.build(modules, directory / "initrd.cpio")
+    initrd.collect(modules, directory / "early")
 
     image = directory / "modules.img"
     size = sum(f.stat().st_size for f in modules.rglob("*") if f.is_file())
@@ -253,7 +255,7 @@ def _prepare(chosen: Series, directory: Path) -> None:
 def prepare(name: str) -> Kernel:
     """A kernel of this series, ready to boot."""
     chosen = resolve(name)
-    key = cache.digest(RECIPE, initrd.recipe(), DROPPED, *(p.sha256 for p in chosen.boot))
+    key = cache.digest(RECIPE, initrd.WANTED, DROPPED, *(p.sha256 for p in chosen.boot))
     directory = cache.entry(
         f"kernels/{name}-{key}", f"kernel {chosen.release}", lambda partial: _prepare(chosen, partial)
     )
@@ -261,6 +263,6 @@ def prepare(name: str) -> Kernel:
         series=name,
         release=chosen.release,
         image=directory / "vmlinuz",
-        initrd=directory / "initrd.cpio",
+        initrd=initrd.prepare(directory.name, directory / "early"),
         modules=directory / "modules.img",
     )

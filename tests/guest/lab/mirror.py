@@ -110,10 +110,10 @@ class Archive:
                 'APT::Architecture "amd64";\n'
                 'APT::Architectures {"amd64";};\n'
                 'APT::Sandbox::User "root";\n'
-                'APT::Update::Post-Invoke {};\n'
-                '#clear APT::Update::Post-Invoke;\n'
-                '#clear APT::Update::Post-Invoke-Success;\n'
-                '#clear DPkg::Post-Invoke;\n'
+                "APT::Update::Post-Invoke {};\n"
+                "#clear APT::Update::Post-Invoke;\n"
+                "#clear APT::Update::Post-Invoke-Success;\n"
+                "#clear DPkg::Post-Invoke;\n"
             )
             stamp = self.dir / "updated"
             with contextlib.suppress(FileNotFoundError):
@@ -126,9 +126,7 @@ class Archive:
             self._fresh = True
 
     def _apt(self, *command: str, cwd: Path | None = None) -> str:
-        result = subprocess.run(
-            command, env=self._environment(), cwd=cwd, capture_output=True, text=True, check=False
-        )
+        result = subprocess.run(command, env=self._environment(), cwd=cwd, capture_output=True, text=True, check=False)
         if result.returncode:
             detail = (result.stderr or result.stdout).strip().splitlines()
             raise cache.LabError(f"'{' '.join(command[:3])}' for {self.name} failed: {detail[-1] if detail else ''}")

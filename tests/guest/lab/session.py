@@ -159,7 +159,9 @@ class Run:
                 deadline = time.monotonic() + 30
                 while not all(link.path.exists() for link in spec.links):
                     if self.machines["server"].ended() or time.monotonic() > deadline:
-                        raise cache.LabError(f"the server guest's QEMU did not start: {self.machines['server'].complaint()}")
+                        raise cache.LabError(
+                            f"the server guest's QEMU did not start: {self.machines['server'].complaint()}"
+                        )
                     time.sleep(POLL_SECONDS)
 
     def _show_output(self) -> None:
