@@ -33,8 +33,12 @@ userspace: ## the command rflash: userspace/target/release/rflash
 install: ## install module, tools, udev rules, units, man pages (DESTDIR=, PREFIX=)
 	@scripts/install --kdir "$(KDIR)" --destdir "$(DESTDIR)" --prefix "$(PREFIX)"
 
+.PHONY: install-tools
+install-tools: ## the same without the module
+	@scripts/install --tools-only --destdir "$(DESTDIR)" --prefix "$(PREFIX)"
+
 .PHONY: dkms-install
-dkms-install: ## install the module's sources with DKMS, which builds them for each kernel
+dkms-install: install-tools ## the same, with DKMS building the module for each kernel
 	@scripts/dkms-install
 
 .PHONY: setup
