@@ -21,6 +21,7 @@
 #include "block.h"
 #include "bvec.h"
 #include "extack.h"
+#include "genl.h"
 #include "socket.h"
 #include "wq.h"
 
