@@ -82,6 +82,7 @@ static int rflash_connect_failed(struct rflash_queue *queue, int status,
 
 /**
  * rflash_admin_connect - the fabrics Connect command of one queue
+ * @queue: the queue
  *
  * The admin queue asks for any controller and learns its id; I/O queues join it.
  */
@@ -281,6 +282,7 @@ static int rflash_use_identity(struct rflash_ctrl *ctrl,
 
 /**
  * rflash_admin_setup - from a connected admin queue to a known controller
+ * @ctrl: the controller
  */
 int rflash_admin_setup(struct rflash_ctrl *ctrl)
 {
@@ -315,6 +317,7 @@ static int rflash_set_features(struct rflash_ctrl *ctrl, u8 fid, u32 value,
 
 /**
  * rflash_admin_set_queues - ask for I/O queues
+ * @ctrl: the controller
  * @nr: how many are wanted; becomes how many there are, at most that
  */
 int rflash_admin_set_queues(struct rflash_ctrl *ctrl, u32 *nr)
@@ -334,6 +337,7 @@ int rflash_admin_set_queues(struct rflash_ctrl *ctrl, u32 *nr)
 
 /**
  * rflash_admin_ns_list - active namespaces
+ * @ctrl: the controller
  * @after: the list begins behind this namespace id
  * @list: 1024 ids in rising order, ended by 0 if there are fewer
  */
@@ -415,6 +419,9 @@ static int rflash_use_ns(struct rflash_ctrl *ctrl, const struct nvme_id_ns *id,
 
 /**
  * rflash_admin_identify_ns - what a namespace is
+ * @ctrl: the controller
+ * @nsid: namespace id
+ * @info: filled in
  *
  * Return: 0; -ENODEV if it is not active; -EOPNOTSUPP or -EPROTO if it can't
  * be a disk, which has been logged; else the connection's trouble.
@@ -460,6 +467,7 @@ out:
 
 /**
  * rflash_admin_shutdown - tell the controller that we leave
+ * @ctrl: the controller
  *
  * A controller that does not answer is left without goodbye.
  */
@@ -560,6 +568,7 @@ static void rflash_clear_ns_event(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_admin_event_work - an asynchronous event has come
+ * @work: embedded in the controller
  */
 void rflash_admin_event_work(struct work_struct *work)
 {
@@ -590,6 +599,7 @@ static void rflash_enable_events(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_admin_started - the controller is live: keep it so, and listen to it
+ * @ctrl: the controller
  */
 void rflash_admin_started(struct rflash_ctrl *ctrl)
 {

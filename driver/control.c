@@ -574,6 +574,8 @@ static struct genl_family rflash_family = {
 
 /**
  * rflash_control_state_changed - tell those who listen; any context
+ * @ctrl: the controller
+ * @state: the new state
  */
 void rflash_control_state_changed(struct rflash_ctrl *ctrl,
 				  enum rflash_ctrl_state state)

@@ -66,6 +66,8 @@ enum rflash_ctrl_state rflash_ctrl_state(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ctrl_event - move the state: the only place that writes it
+ * @ctrl: the controller
+ * @event: what has happened
  *
  * Return: false if the table refuses; then nothing has changed, and the caller
  * must deal with it. Any context.
@@ -92,6 +94,8 @@ bool rflash_ctrl_event(struct rflash_ctrl *ctrl, enum rflash_event event)
 
 /**
  * rflash_ctrl_error - remember and log why a connection failed
+ * @ctrl: the controller
+ * @fmt: the reason, as for printk()
  *
  * Shown by the command, and returned to who asked for the connect. Repeats of
  * the same reason are not logged again. Any context.
@@ -133,6 +137,7 @@ out:
 
 /**
  * rflash_ctrl_next - the controller with the smallest id of @id or more
+ * @id: smallest id wanted
  */
 struct rflash_ctrl *rflash_ctrl_next(u32 id)
 {
@@ -240,6 +245,7 @@ static void rflash_remove_work(struct work_struct *work)
 
 /**
  * rflash_ctrl_delete - begin to remove a controller; does not wait
+ * @ctrl: the controller
  *
  * Wait for ctrl->removed to be sure. Return: -ENODEV if it is being removed
  * already.
@@ -346,6 +352,7 @@ static int rflash_ctrl_setup(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ctrl_create - connect to a subsystem and make its disks
+ * @ops: the transport
  * @net: the network namespace that the connections live in
  * @opts: validated; its strings are taken over, or freed
  * @created: the controller, with a reference for the caller

@@ -80,6 +80,7 @@ static const struct attribute_group *rflash_ns_groups[] = {
 
 /**
  * rflash_ns_quiesce_all - keep block requests out of the transport
+ * @ctrl: the controller
  *
  * Returns when no context is left in queue_rq.
  */
@@ -100,6 +101,7 @@ void rflash_ns_quiesce_all(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ns_unquiesce_all - let block requests in again, those held first
+ * @ctrl: the controller
  */
 void rflash_ns_unquiesce_all(struct rflash_ctrl *ctrl)
 {
@@ -359,6 +361,39 @@ out:
 	kfree(list);
 }
 
+/**
+ * rflash_ns_revalidate - before I/O goes on after a reconnect
+ * @ctrl: the controller
+ *
+ * Held writes are meant for the namespaces they were submitted to. Where the
+ * target now has another one under the same id they must not reach it. One
+ * that is gone needs no care: the target refuses its commands.
+ *
+ * Return: 0, or the connection's trouble.
+ */
+int rflash_ns_revalidate(struct rflash_ctrl *ctrl)
+{
+	struct rflash_ns_info info;
+	struct rflash_ns *ns;
+	int ret = 0;
+
+	mutex_lock(&ctrl->ns_lock);
+	list_for_each_entry(ns, &ctrl->namespaces, entry) {
+		ret = rflash_admin_identify_ns(ctrl, ns->info.nsid, &info);
+		if (!ret && strcmp(ns->info.wwid, info.wwid)) {
+			rflash_warn(ctrl, "namespace %u came back as %s, it was %s: what was to be written to %s is refused",
+				    info.nsid, info.wwid, ns->info.wwid,
+				    ns->disk->disk_name);
+			WRITE_ONCE(ns->replaced, true);
+		}
+		if (ret && ret != -ENODEV && ret != -EOPNOTSUPP && ret != -EPROTO)
+			break;
+		ret = 0;
+	}
+	mutex_unlock(&ctrl->ns_lock);
+	return ret;
+}
+
 void rflash_ns_scan_work(struct work_struct *work)
 {
 	struct rflash_ctrl *ctrl = container_of(work, struct rflash_ctrl,
@@ -371,6 +406,7 @@ void rflash_ns_scan_work(struct work_struct *work)
 
 /**
  * rflash_ns_remove_all - the controller goes; the scan is over
+ * @ctrl: the controller
  */
 void rflash_ns_remove_all(struct rflash_ctrl *ctrl)
 {

@@ -26,6 +26,8 @@ static void rflash_queue_free_slots(struct rflash_queue *queue)
 
 /**
  * rflash_queue_alloc - make ctrl->queues[qid], not started
+ * @ctrl: the controller
+ * @qid: queue id, 0 for the admin queue
  *
  * An I/O queue has ctrl->sqsize block requests, the admin queue has none.
  */
@@ -82,6 +84,7 @@ void rflash_queue_free(struct rflash_ctrl *ctrl, u16 qid)
 
 /**
  * rflash_queue_start - connect the transport of one queue
+ * @queue: the queue
  *
  * Bounded by ctrl->connect_timeout. On failure ctrl->last_error says why.
  */
@@ -112,6 +115,7 @@ static void rflash_queue_abort_slots(struct rflash_queue *queue)
 
 /**
  * rflash_queue_stop - nothing of this queue is in the transport any more
+ * @queue: the queue
  *
  * The driver's own commands end as aborted; block requests, which must be
  * kept out by quiescing, stay for rflash_tagset_cancel(). Idempotent.
@@ -129,6 +133,8 @@ void rflash_queue_stop(struct rflash_queue *queue)
 
 /**
  * rflash_queue_fault - a connection is of no more use
+ * @queue: the queue
+ * @fmt: the reason, as for printk()
  *
  * Says why (the first reason counts), wakes who waits for an answer, and
  * starts recovery. Any context.
@@ -143,8 +149,10 @@ void rflash_queue_fault(struct rflash_queue *queue, const char *fmt, ...)
 	va_start(args, fmt);
 	vscnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	rflash_ctrl_error(queue->ctrl, "%s", text);
 	trace_rflash_fault(queue->ctrl->id, text);
+	/* When one connection goes the others follow; the first says why. */
+	if (rflash_ctrl_state(queue->ctrl) != RFLASH_CTRL_RECOVERING)
+		rflash_ctrl_error(queue->ctrl, "%s", text);
 	complete(&queue->sync_done);
 	rflash_ctrl_fault(queue->ctrl);
 }
@@ -235,6 +243,9 @@ unlock:
 
 /**
  * rflash_queue_exec_async - send a command without data and do not wait
+ * @queue: the queue
+ * @slot: where the command waits for its answer
+ * @c: the command; id and SGL are filled in here
  * @done: called on completion, in any context
  *
  * Return: 0, -EBUSY (the slot's last command is unanswered) or -ENOTCONN.

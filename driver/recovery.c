@@ -22,6 +22,7 @@
 
 /**
  * rflash_ctrl_fault - something is wrong with a connection
+ * @ctrl: the controller
  *
  * The caller has said what, by rflash_queue_fault(). While connecting this
  * does nothing, since the connect path finds out by itself. Any context.
@@ -35,6 +36,7 @@ void rflash_ctrl_fault(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ctrl_fail_io - from now on I/O fails instead of waiting
+ * @ctrl: the controller
  */
 void rflash_ctrl_fail_io(struct rflash_ctrl *ctrl)
 {
@@ -44,6 +46,7 @@ void rflash_ctrl_fail_io(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ctrl_disconnect - take all connections down and the I/O back
+ * @ctrl: the controller
  *
  * Afterwards no context is left in the transport and nothing is in flight:
  * requests are held, or failed if ctrl->io_failing. Idempotent.
@@ -105,6 +108,7 @@ static int rflash_connect_io(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ctrl_connect - make all connections of a controller
+ * @ctrl: the controller
  *
  * The first time and every time after. On failure all is down again and
  * ctrl->last_error says why.
@@ -122,6 +126,8 @@ int rflash_ctrl_connect(struct rflash_ctrl *ctrl)
 		ret = rflash_admin_setup(ctrl);
 	if (!ret)
 		ret = rflash_connect_io(ctrl);
+	if (!ret)
+		ret = rflash_ns_revalidate(ctrl);
 	if (ret)
 		rflash_ctrl_disconnect(ctrl);
 	return ret;
@@ -129,6 +135,7 @@ int rflash_ctrl_connect(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_ctrl_live - all connections are there: serve
+ * @ctrl: the controller
  *
  * Return after this the controller is LIVE, or a fault was seen meanwhile and
  * recovery is on its way, or it is being removed.
@@ -249,6 +256,7 @@ void rflash_recovery_init(struct rflash_ctrl *ctrl)
 
 /**
  * rflash_recovery_cancel - no reconnect from here on
+ * @ctrl: the controller
  *
  * The state is DELETING. A connect under way ends first.
  */

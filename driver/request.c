@@ -187,6 +187,7 @@ static blk_status_t rflash_queue_rq(struct blk_mq_hw_ctx *hctx,
 				    const struct blk_mq_queue_data *bd)
 {
 	struct rflash_queue *queue = hctx->driver_data;
+	struct rflash_ns *ns = hctx->queue->queuedata;
 	struct rflash_ctrl *ctrl = queue->ctrl;
 	struct request *rq = bd->rq;
 	struct rflash_cmd *cmd = blk_mq_rq_to_pdu(rq);
@@ -195,7 +196,9 @@ static blk_status_t rflash_queue_rq(struct blk_mq_hw_ctx *hctx,
 	if (unlikely(!test_bit(RFLASH_Q_LIVE, &queue->flags)))
 		return rflash_not_live(ctrl);
 
-	ret = rflash_setup_cmd(hctx->queue->queuedata, rq, cmd);
+	if (unlikely(READ_ONCE(ns->replaced)))
+		return BLK_STS_IOERR;
+	ret = rflash_setup_cmd(ns, rq, cmd);
 	if (unlikely(ret))
 		return ret;
 
@@ -340,6 +343,7 @@ void rflash_queue_complete(struct rflash_cmd *cmd, u16 status, u64 result,
 
 /**
  * rflash_batch_finish - end what a burst has collected
+ * @batch: of the present burst
  */
 void rflash_batch_finish(struct rflash_batch *batch)
 {
@@ -349,6 +353,8 @@ void rflash_batch_finish(struct rflash_batch *batch)
 
 /**
  * rflash_queue_find - the command that a wire command id stands for
+ * @queue: the queue
+ * @cid: as received
  *
  * NULL if there is none in flight under this index and generation: the id is
  * forged, or late, or was answered before. Context: the queue's receive path.
@@ -421,6 +427,7 @@ static const struct blk_mq_ops rflash_mq_ops = {
 
 /**
  * rflash_tagset_alloc - tags and commands for nr_io_queues queues
+ * @ctrl: the controller
  */
 int rflash_tagset_alloc(struct rflash_ctrl *ctrl)
 {
@@ -475,6 +482,7 @@ static bool rflash_cancel_rq(struct request *rq, void *data)
 
 /**
  * rflash_tagset_cancel - take back what was in flight
+ * @ctrl: the controller
  *
  * The queues are quiesced and stopped. Requests are put aside to be sent
  * again, or failed if ctrl->io_failing.

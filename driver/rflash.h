@@ -26,7 +26,7 @@
 #include "tags.h"
 #include "transport.h"
 
-#define RFLASH_ERROR_LEN	160
+#define RFLASH_ERROR_LEN	320
 #define RFLASH_WWID_LEN		128
 #define RFLASH_IO_TIMEOUT	(30 * HZ)
 #define RFLASH_CMD_RETRIES	5
@@ -251,6 +251,9 @@ struct rflash_ns_info {
  * @stats: one per I/O queue, [0] for qid 1. Single writer: the receive path
  *	of that queue.
  * @quiesced: this disk's queue is quiesced; protected by ctrl->ns_lock
+ * @removing: del_gendisk is under way
+ * @replaced: after a reconnect the target has another namespace under this id;
+ *	I/O fails until the scan has removed the disk
  */
 struct rflash_ns {
 	struct list_head entry;
@@ -260,6 +263,7 @@ struct rflash_ns {
 	struct rflash_ns_info info;
 	bool quiesced;
 	bool removing;
+	bool replaced;
 	u32 nr_stats;
 	struct rflash_queue_stats *stats;
 };
@@ -309,6 +313,7 @@ void rflash_admin_keep_alive_work(struct work_struct *work);
 void rflash_ns_quiesce_all(struct rflash_ctrl *ctrl);
 void rflash_ns_unquiesce_all(struct rflash_ctrl *ctrl);
 void rflash_ns_scan_work(struct work_struct *work);
+int rflash_ns_revalidate(struct rflash_ctrl *ctrl);
 void rflash_ns_remove_all(struct rflash_ctrl *ctrl);
 
 /* queue.c */

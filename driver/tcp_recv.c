@@ -372,6 +372,7 @@ static int rflash_tcp_actor(read_descriptor_t *desc, struct sk_buff *skb,
 
 /**
  * rflash_tcp_receive - take in what the socket has
+ * @tq: the connection
  *
  * Context: the socket is locked, see tcp.h.
  *

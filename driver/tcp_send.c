@@ -141,6 +141,8 @@ static void rflash_tcp_next_h2c(struct rflash_tcp_queue *tq,
 
 /**
  * rflash_tcp_send_h2c - serve the R2T in tcmd->r2t
+ * @tq: the connection
+ * @tcmd: the command
  *
  * Called where it was received, where sending is not possible: the worker
  * sends. Context: the socket is locked.
@@ -319,6 +321,7 @@ static int rflash_tcp_send_ddgst(struct rflash_tcp_queue *tq,
 
 /**
  * rflash_tcp_send - send what there is, as far as the socket takes it
+ * @tq: the connection
  *
  * Context: the socket is locked, bottom halves off or process context.
  *
@@ -370,6 +373,7 @@ bool rflash_tcp_send(struct rflash_tcp_queue *tq)
 
 /**
  * rflash_tcp_kick - a burst is over: send it
+ * @queue: the queue
  *
  * In softirq we may be inside the receive path of this or another socket, whose
  * spinlock is held; to take one more here would invite a deadlock.

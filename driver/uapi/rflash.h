@@ -48,10 +48,13 @@
  *			address and port; the extended ack names the controller
  *	  ENXIO		the target has no such subsystem
  *	  EACCES	the target does not admit this host NQN
+ *	  EBUSY		the target has no controller or queue free
  *	  ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, ECONNRESET
  *			as connect(2)
  *	  EPROTO	the peer broke the protocol
- *	  EINTR		the caller was killed
+ *	  EOPNOTSUPP	the target needs what this driver lacks
+ *	  EIO		the target refused a command that every target must know
+ *	  ECANCELED	it was disconnected while it was connecting
  *
  * RFLASH_CMD_DISCONNECT (do)
  *	Remove one controller and its devices. I/O that is already accepted is
