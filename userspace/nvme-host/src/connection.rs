@@ -125,6 +125,7 @@ impl Connection {
         };
         granted.check_against(&asked)?;
         self.link = Link {
+            open: true,
             hdr_digest: granted.hdr_digest,
             data_digest: granted.data_digest,
             send_align: granted.align,

@@ -224,8 +224,13 @@ const _: () = {
 /// receiver is ready to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// ICReq and ICResp have been exchanged: before, only they are expected,
+    /// after, they are errors.
+    pub open: bool,
     pub hdr_digest: bool,
     pub data_digest: bool,
+    /// Alignment of data sent to us, which we asked for, bytes: 4..128.
+    pub receive_align: usize,
     /// Alignment of data sent by us, bytes: 4..128, a multiple of 4.
     pub send_align: usize,
     /// Most bytes of data in a command capsule.
@@ -237,8 +242,10 @@ pub struct Link {
 impl Default for Link {
     fn default() -> Self {
         Link {
+            open: false,
             hdr_digest: false,
             data_digest: false,
+            receive_align: 4,
             send_align: 4,
             max_capsule_data: 8192,
             max_h2c_data: u32::MAX,
@@ -285,23 +292,32 @@ pub struct Frame {
     pub pdu_len: usize,
 }
 
-const HOST_TYPES: Want =
-    Want::Words("1 (ICResp), 3 (C2HTermReq), 5 (CapsuleResp), 7 (C2HData) or 9 (R2T)");
-const CONTROLLER_TYPES: Want =
-    Want::Words("0 (ICReq), 2 (H2CTermReq), 4 (CapsuleCmd) or 6 (H2CData)");
+/// The types a side may receive, for the error.
+fn types(receiver: Side, open: bool) -> Want {
+    Want::Words(match (receiver, open) {
+        (Side::Host, false) => "1 (ICResp) or 3 (C2HTermReq)",
+        (Side::Host, true) => "3 (C2HTermReq), 5 (CapsuleResp), 7 (C2HData) or 9 (R2T)",
+        (Side::Controller, false) => "0 (ICReq) or 2 (H2CTermReq)",
+        (Side::Controller, true) => "2 (H2CTermReq), 4 (CapsuleCmd) or 6 (H2CData)",
+    })
+}
 
 /// Check a common header as soon as its eight bytes are there.
 pub fn frame(header: &CommonHeader, receiver: Side, link: &Link) -> Result<Frame, WireError> {
-    let kind = match PduType::from_wire(header.pdu_type) {
-        Some(kind) if kind.receiver() == receiver => kind,
-        _ => {
-            let want = match receiver {
-                Side::Host => HOST_TYPES,
-                Side::Controller => CONTROLLER_TYPES,
-            };
-            return Err(field("PDU", "type", header.pdu_type.into(), want));
-        }
+    let expected = |kind: &PduType| {
+        kind.receiver() == receiver
+            && match kind {
+                PduType::IcReq | PduType::IcResp => !link.open,
+                PduType::H2cTermReq | PduType::C2hTermReq => true,
+                _ => link.open,
+            }
     };
+    let kind = PduType::from_wire(header.pdu_type)
+        .filter(expected)
+        .ok_or_else(|| {
+            let want = types(receiver, link.open);
+            field("PDU", "type", header.pdu_type.into(), want)
+        })?;
     check_flags(kind, header.flags, link)?;
     let what = kind.name();
     let header_len = kind.header_len();
@@ -344,6 +360,10 @@ pub fn frame(header: &CommonHeader, receiver: Side, link: &Link) -> Result<Frame
         PduType::CapsuleCmd => {
             frame.head_len += link.hdr_digest_len();
             frame.data_offset = frame.head_len;
+            if (plen as usize) < frame.head_len {
+                let want = Want::AtLeast(frame.head_len as u64);
+                return Err(field(what, "plen", plen.into(), want));
+            }
             if plen as usize != frame.head_len {
                 data_part(&mut frame, header, link)?;
                 if frame.data_len > link.max_capsule_data as usize {
@@ -422,10 +442,12 @@ fn data_part(frame: &mut Frame, header: &CommonHeader, link: &Link) -> Result<()
         PduType::CapsuleCmd => CMD_PDO_MAX,
         _ => DATA_PDO_MAX,
     };
-    if pdo < frame.head_len || pdo % 4 != 0 || pdo > most {
+    if pdo < frame.head_len || pdo % link.receive_align.max(4) != 0 || pdo > most {
         let want = Want::Words(match frame.kind {
-            PduType::CapsuleCmd => "a multiple of 4 behind the header and its digest, at most 144",
-            _ => "a multiple of 4 behind the header and its digest, at most 128",
+            PduType::CapsuleCmd => {
+                "aligned as agreed behind the header and its digest, at most 144"
+            }
+            _ => "aligned as agreed behind the header and its digest, at most 128",
         });
         return Err(field(what, "pdo", pdo as u64, want));
     }

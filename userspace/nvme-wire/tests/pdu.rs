@@ -10,8 +10,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 fn link() -> impl Strategy<Value = Link> {
     (any::<bool>(), any::<bool>(), 0usize..32).prop_map(|(hdr_digest, data_digest, cpda)| Link {
+        open: true,
         hdr_digest,
         data_digest,
+        receive_align: 4,
         send_align: (cpda + 1) * 4,
         max_capsule_data: u32::MAX,
         max_h2c_data: u32::MAX,
@@ -109,7 +111,7 @@ proptest! {
     /// With header digests on, no single changed bit of a header goes unseen.
     #[test]
     fn header_digest_finds_a_flipped_bit(cid: u16, bit in 0usize..(24 * 8)) {
-        let link = Link { hdr_digest: true, ..Link::default() };
+        let link = Link { open: true, hdr_digest: true, ..Link::default() };
         let mut bytes = head(&rsp_pdu(&Cqe::new(cid, Status::SUCCESS, 0), &link), &link);
         bytes[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(read(&bytes, Side::Host, &link).is_err());
