@@ -308,6 +308,10 @@ host_load() {
 	rflash)
 		[ ! -d /sys/module/rflash ] || return 0
 		if [ -n "${RFLASH_KO:-}" ]; then
+			local dep
+			for dep in $(modinfo -F depends "$RFLASH_KO" | tr , ' '); do
+				modprobe "$dep" || return 1
+			done
 			insmod "$RFLASH_KO"
 		else
 			modprobe rflash
@@ -369,14 +373,14 @@ nvme_devs() {
 
 host_disconnect() {
 	case $INITIATOR in
-	rflash) rflash disconnect -n "$NQN" ;;
+	rflash) rflash disconnect -n "$NQN" >/dev/null ;;
 	nvme) nvme disconnect -n "$NQN" >/dev/null ;;
 	esac
 }
 
 host_disconnect_all() {
 	case $INITIATOR in
-	rflash) [ ! -d /sys/module/rflash ] || rflash disconnect --all ;;
+	rflash) [ ! -d /sys/module/rflash ] || rflash disconnect --all >/dev/null ;;
 	nvme) nvme disconnect -n "$NQN" >/dev/null ;;
 	esac
 }
