@@ -19,7 +19,6 @@ use crate::uapi;
     name = "rflash",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
     after_long_help = "\

@@ -41,7 +41,7 @@ fn usage(error: &clap::Error) -> Result<(), Error> {
                 .split("\nFor more information")
                 .next()
                 .unwrap_or_default();
-            let text = one_line(text);
+            let text = one_line(text).replace(" tip: ", "; tip: ");
             let text = text.strip_prefix("error: ").unwrap_or(&text);
             let verb = std::env::args().nth(1).filter(|a| verbs::is_verb(a));
             let verb = verb.map_or(String::new(), |v| format!(" {v}"));

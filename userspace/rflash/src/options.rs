@@ -187,6 +187,10 @@ impl ConnectOptions {
         let target = address::parse(&self.traddr).map_err(|e| problem("traddr", e))?;
         let trsvcid = address::parse_port(&self.trsvcid).map_err(|e| problem("trsvcid", e))?;
         check_nqn("nqn", &self.nqn)?;
+        if self.nqn == nvme_wire::nqn::DISCOVERY {
+            let text = "this is the discovery subsystem, which has no namespaces: `rflash discover` reads it";
+            return Err(problem("nqn", text));
+        }
         let host_traddr = self
             .host_traddr
             .as_deref()
@@ -445,6 +449,11 @@ mod tests {
             (
                 |o| o.nqn = "flash".into(),
                 "-n/--nqn: \"flash\" is not an NQN: it must begin with \"nqn.\"",
+            ),
+            (
+                |o| o.nqn = nvme_wire::nqn::DISCOVERY.into(),
+                "-n/--nqn: this is the discovery subsystem, which has no namespaces: \
+                 `rflash discover` reads it",
             ),
             (
                 |o| o.host_traddr = Some("::1".into()),

@@ -137,6 +137,12 @@ fn sentence(request: &ConnectRequest, refusal: &Refusal) -> Error {
             format!("{at} timed out: no answer in {kato} s, check -a, -s and firewalls in between")
         }
         libc::ETIMEDOUT => format!("{at} timed out: {}", whole(said)),
+        libc::EADDRNOTAVAIL => match &request.host_traddr {
+            Some(from) => format!(
+                "-w/--host-traddr: no connection can be made from {from}: give an address of this host"
+            ),
+            None => format!("{at}: this host has no address or port left to connect from"),
+        },
         libc::ECONNRESET if said.is_empty() => {
             format!("{at} closed the connection while it was being set up")
         }
