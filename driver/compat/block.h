@@ -10,9 +10,9 @@
 
 /* The last argument of blk_mq_ops.init_request. */
 #if RFLASH_HAS_INIT_REQUEST_INT
-typedef int rflash_compat_numa_node_t;
+#define rflash_compat_numa_node_t	int
 #else
-typedef unsigned int rflash_compat_numa_node_t;
+#define rflash_compat_numa_node_t	unsigned int
 #endif
 
 /* What blk_mq_tag_set.flags needs for what later kernels do unasked. */
@@ -31,7 +31,7 @@ void rflash_compat_unquiesce_tagset(struct blk_mq_tag_set *set);
 
 #if !RFLASH_HAS_QUEUE_LIMITS_FEATURES
 
-typedef unsigned int __bitwise blk_features_t;
+typedef unsigned int __bitwise blk_features_t;	/* as the kernel has it */
 
 #define BLK_FEAT_WRITE_CACHE	((__force blk_features_t)(1u << 0))
 #define BLK_FEAT_FUA		((__force blk_features_t)(1u << 1))
