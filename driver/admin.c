@@ -55,7 +55,8 @@ static int rflash_connect_failed(struct rflash_queue *queue, int status,
 					  opts->host_nqn);
 			return -EACCES;
 		}
-		rflash_ctrl_error(ctrl, "the target refused queue %u: it does not like the %s at offset %u of Connect",
+		rflash_ctrl_error(ctrl,
+				  "the target refused queue %u: it does not like the %s at offset %u of Connect",
 				  queue->qid, in_data ? "data" : "parameter",
 				  offset);
 		return -EINVAL;
@@ -71,10 +72,12 @@ static int rflash_connect_failed(struct rflash_queue *queue, int status,
 		rflash_ctrl_error(ctrl, "the target does not know this format of Connect");
 		return -EPROTO;
 	case NVME_SC_AUTH_REQUIRED:
-		rflash_ctrl_error(ctrl, "the target asks for authentication, which is not supported");
+		rflash_ctrl_error(ctrl,
+				  "the target asks for authentication, which is not supported");
 		return -EACCES;
 	default:
-		rflash_ctrl_error(ctrl, "the target refused to connect queue %u with NVMe status 0x%x",
+		rflash_ctrl_error(ctrl,
+				  "the target refused to connect queue %u with NVMe status 0x%x",
 				  queue->qid, status);
 		return -EIO;
 	}
@@ -171,7 +174,8 @@ static int rflash_wait_csts(struct rflash_ctrl *ctrl, u32 mask, u32 want,
 			return -EIO;
 		}
 		if (time_after(jiffies, end)) {
-			rflash_ctrl_error(ctrl, "the controller did not become ready in %u s (CSTS 0x%llx)",
+			rflash_ctrl_error(ctrl,
+					  "the controller did not become ready in %u s (CSTS 0x%llx)",
 					  (u32)(timeout / HZ), csts);
 			return -ETIMEDOUT;
 		}
@@ -189,7 +193,8 @@ static int rflash_enable(struct rflash_ctrl *ctrl)
 	if (ret)
 		return rflash_admin_failed(ctrl, "to show its capabilities", ret);
 	if (NVME_CAP_MPSMIN(ctrl->cap) > 0) {
-		rflash_ctrl_error(ctrl, "the controller needs memory pages of %u bytes or more, 4096 are supported",
+		rflash_ctrl_error(ctrl,
+				  "the controller needs memory pages of %u bytes or more, 4096 are supported",
 				  RFLASH_PAGE_SIZE << NVME_CAP_MPSMIN(ctrl->cap));
 		return -EOPNOTSUPP;
 	}
@@ -243,7 +248,8 @@ static int rflash_set_sqsize(struct rflash_ctrl *ctrl, u16 maxcmd)
 		return -EPROTO;
 	}
 	if (ctrl->tagset_ready && size - 1 < ctrl->sqsize) {
-		rflash_ctrl_error(ctrl, "the target now allows queues of %u entries, %u are in use: disconnect and connect again",
+		rflash_ctrl_error(ctrl,
+				  "the target now allows queues of %u entries, %u are in use: disconnect and connect again",
 				  size, ctrl->sqsize + 1);
 		return -ENOSPC;
 	}
@@ -258,7 +264,8 @@ static int rflash_use_identity(struct rflash_ctrl *ctrl,
 	u32 ioccsz = le32_to_cpu(id->ioccsz) * 16;
 
 	if (ioccsz < sizeof(struct nvme_command)) {
-		rflash_ctrl_error(ctrl, "the controller takes I/O capsules of %u bytes, %zu are needed: is it a discovery controller?",
+		rflash_ctrl_error(ctrl,
+				  "the controller takes I/O capsules of %u bytes, %zu are needed: is it a discovery controller?",
 				  ioccsz, sizeof(struct nvme_command));
 		return -EPROTO;
 	}
@@ -397,12 +404,14 @@ static int rflash_use_ns(struct rflash_ctrl *ctrl, const struct nvme_id_ns *id,
 	}
 	lbaf = &id->lbaf[format];
 	if (lbaf->ms) {
-		rflash_warn(ctrl, "namespace %u left out: %u bytes of metadata per block, none are supported",
+		rflash_warn(ctrl,
+			    "namespace %u left out: %u bytes of metadata per block, none are supported",
 			    info->nsid, le16_to_cpu(lbaf->ms));
 		return -EOPNOTSUPP;
 	}
 	if (lbaf->ds < SECTOR_SHIFT || lbaf->ds > 12) {
-		rflash_warn(ctrl, "namespace %u left out: blocks of 2^%u bytes, 512 to 4096 are supported",
+		rflash_warn(ctrl,
+			    "namespace %u left out: blocks of 2^%u bytes, 512 to 4096 are supported",
 			    info->nsid, lbaf->ds);
 		return -EOPNOTSUPP;
 	}
@@ -410,7 +419,8 @@ static int rflash_use_ns(struct rflash_ctrl *ctrl, const struct nvme_id_ns *id,
 	info->nr_lbas = le64_to_cpu(id->nsze);
 	info->read_only = id->nsattr & NVME_NS_ATTR_RO;
 	if (info->nr_lbas > LLONG_MAX >> info->lba_shift) {
-		rflash_warn(ctrl, "namespace %u left out: %llu blocks of %u bytes are more than a disk can have",
+		rflash_warn(ctrl,
+			    "namespace %u left out: %llu blocks of %u bytes are more than a disk can have",
 			    info->nsid, info->nr_lbas, 1 << info->lba_shift);
 		return -EPROTO;
 	}
@@ -533,7 +543,8 @@ static void rflash_event_done(struct rflash_cmd *cmd)
 		return;
 	WRITE_ONCE(ctrl->event_result, cmd->status ? 0 : cmd->result);
 	if (cmd->status)
-		rflash_warn(ctrl, "the target refused an event request with NVMe status 0x%x: changes of namespaces will not be noticed",
+		rflash_warn(ctrl,
+			    "the target refused an event request with NVMe status 0x%x: changes of namespaces will not be noticed",
 			    cmd->status);
 	else
 		queue_work(rflash_slow_wq, &ctrl->event_work);

@@ -203,7 +203,7 @@ static void rflash_remove_work(struct work_struct *work)
 {
 	struct rflash_ctrl *ctrl = container_of(work, struct rflash_ctrl,
 						remove_work);
-	bool connected;
+	bool connected, served;
 	u32 i;
 
 	/* The first connect, if it is still under way, has the queues. */
@@ -230,6 +230,7 @@ static void rflash_remove_work(struct work_struct *work)
 	/* Stopping the queues has ended an event request, which queues work. */
 	cancel_work_sync(&ctrl->event_work);
 
+	served = ctrl->tagset_ready;
 	rflash_tagset_free(ctrl);
 	for (i = 0; i <= ctrl->max_io_queues; i++)
 		rflash_queue_free(ctrl, i);
@@ -238,7 +239,8 @@ static void rflash_remove_work(struct work_struct *work)
 	list_del(&ctrl->entry);
 	mutex_unlock(&rflash_ctrls_lock);
 	rflash_ctrl_event(ctrl, RFLASH_EV_DELETED);
-	rflash_info(ctrl, "removed");
+	if (served)
+		rflash_info(ctrl, "removed");
 	complete_all(&ctrl->removed);
 	rflash_ctrl_put(ctrl);
 }

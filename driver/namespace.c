@@ -244,6 +244,9 @@ static void rflash_ns_remove(struct rflash_ns *ns)
 	rflash_info(ns->ctrl, "namespace %u: %s removed", ns->info.nsid,
 		    ns->disk->disk_name);
 	WRITE_ONCE(ns->removing, true);
+	/* Nothing can be written back: spare its users the attempt. */
+	if (READ_ONCE(ns->ctrl->io_failing))
+		blk_mark_disk_dead(ns->disk);
 	del_gendisk(ns->disk);
 	rflash_ns_unlist(ns);
 	put_disk(ns->disk);

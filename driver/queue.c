@@ -166,8 +166,8 @@ static void rflash_queue_submit_slot(struct rflash_queue *queue,
 	lockdep_assert_held(&queue->lock);
 
 	memcpy(cmd->sqe, c, sizeof(*c));
-	cmd->cid = rflash_queue_next_cid(queue, queue->depth + slot);
-	cmd->sqe->common.command_id = cmd->cid;
+	cmd->sqe->common.command_id = rflash_queue_next_cid(queue,
+							    queue->depth + slot);
 	queue->ctrl->ops->submit(queue, cmd);
 	queue->ctrl->ops->kick(queue);
 }
@@ -260,7 +260,7 @@ int rflash_queue_exec_async(struct rflash_queue *queue, enum rflash_slot slot,
 	mutex_lock(&queue->lock);
 	if (!test_bit(RFLASH_Q_STARTED, &queue->flags)) {
 		ret = -ENOTCONN;
-	} else if (smp_load_acquire(&cmd->cid) != -1) {
+	} else if (smp_load_acquire(&cmd->cid) != -1) { /* its result is read next */
 		ret = -EBUSY;
 	} else {
 		cmd->data_len = 0;

@@ -83,7 +83,8 @@ static int rflash_connect_io(struct rflash_ctrl *ctrl)
 	if (ret)
 		return ret;
 	if (!first && nr < asked) {
-		rflash_ctrl_error(ctrl, "the target now grants %u I/O queues, %u are in use: disconnect and connect again",
+		rflash_ctrl_error(ctrl,
+				  "the target now grants %u I/O queues, %u are in use: disconnect and connect again",
 				  nr, asked);
 		return -ENOSPC;
 	}

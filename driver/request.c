@@ -101,8 +101,8 @@ static blk_status_t rflash_setup_discard(struct rflash_ns *ns,
 		__rq_for_each_bio(bio, rq) {
 			if (n < nr && n < RFLASH_DSM_RANGES) {
 				range[n].cattr = 0;
-				range[n].slba = cpu_to_le64(rflash_ns_lba(ns,
-						bio->bi_iter.bi_sector));
+				range[n].slba =
+					cpu_to_le64(rflash_ns_lba(ns, bio->bi_iter.bi_sector));
 				range[n].nlb = cpu_to_le32(bio->bi_iter.bi_size >>
 							   ns->info.lba_shift);
 			}
@@ -167,8 +167,7 @@ static blk_status_t rflash_setup_cmd(struct rflash_ns *ns, struct request *rq,
 	cmd->start_ns = rq->start_time_ns;
 	if (unlikely(!cmd->start_ns))	/* queue/iostats is off */
 		cmd->start_ns = ktime_get_ns();
-	cmd->cid = rflash_queue_next_cid(cmd->queue, rq->tag);
-	cmd->sqe->common.command_id = cmd->cid;
+	cmd->sqe->common.command_id = rflash_queue_next_cid(cmd->queue, rq->tag);
 	return BLK_STS_OK;
 }
 
@@ -203,7 +202,8 @@ static blk_status_t rflash_queue_rq(struct blk_mq_hw_ctx *hctx,
 		return ret;
 
 	blk_mq_start_request(rq);
-	trace_rflash_submit(ctrl->id, queue->qid, cmd->cid,
+	trace_rflash_submit(ctrl->id, queue->qid,
+			    cmd->sqe->common.command_id,
 			    cmd->sqe->common.opcode,
 			    le32_to_cpu(cmd->sqe->common.nsid),
 			    blk_rq_pos(rq), blk_rq_bytes(rq));

@@ -117,8 +117,8 @@ struct rflash_queue {
 	u16 *gens;
 	struct rflash_cmd *slots[RFLASH_SLOTS];
 
-	struct mutex lock;
-	struct mutex exec_lock;
+	struct mutex lock;		/* see above */
+	struct mutex exec_lock;		/* see above */
 	struct completion sync_done;
 };
 
@@ -188,13 +188,13 @@ struct rflash_ctrl {
 	struct sockaddr_storage host_addr;
 	unsigned long connect_timeout;	/* jiffies, for one step */
 
-	spinlock_t lock;
+	spinlock_t lock;		/* state, last_error */
 	enum rflash_ctrl_state state;
 	char last_error[RFLASH_ERROR_LEN];
 	bool io_failing;
 	u32 reconnects;
 	unsigned long fault_jiffies;	/* when the present outage began */
-	struct mutex connection_lock;
+	struct mutex connection_lock;	/* see above */
 
 	struct rflash_queue **queues;	/* [0] admin, [1..max_io_queues] */
 	u32 max_io_queues;		/* allocated */
@@ -216,7 +216,7 @@ struct rflash_ctrl {
 	char serial[21];
 	char firmware[9];
 
-	struct mutex ns_lock;
+	struct mutex ns_lock;		/* namespaces, io_quiesced */
 	struct list_head namespaces;
 	bool io_quiesced;
 
@@ -330,6 +330,16 @@ int rflash_queue_exec_async(struct rflash_queue *queue, enum rflash_slot slot,
 __printf(2, 3) void rflash_queue_fault(struct rflash_queue *queue,
 				       const char *fmt, ...);
 
+/**
+ * rflash_queue_publish - from here on an answer to the command is accepted
+ * @cmd: the command, ready to be sent
+ */
+static inline void rflash_queue_publish(struct rflash_cmd *cmd)
+{
+	/* pairs with the receive path's look-up: who finds it finds it ready */
+	smp_store_release(&cmd->cid, cmd->sqe->common.command_id);
+}
+
 /* request.c */
 int rflash_tagset_alloc(struct rflash_ctrl *ctrl);
 void rflash_tagset_free(struct rflash_ctrl *ctrl);
@@ -350,11 +360,13 @@ void rflash_control_exit(void);
 int rflash_tcp_init(void);
 void rflash_tcp_exit(void);
 
-#define rflash_info(ctrl, fmt, ...) \
-	pr_info("ctrl %u (%s at %s): " fmt "\n", (ctrl)->id, \
-		(ctrl)->opts.subsys_nqn, (ctrl)->opts.traddr, ##__VA_ARGS__)
-#define rflash_warn(ctrl, fmt, ...) \
-	pr_warn("ctrl %u (%s at %s): " fmt "\n", (ctrl)->id, \
-		(ctrl)->opts.subsys_nqn, (ctrl)->opts.traddr, ##__VA_ARGS__)
+#define rflash_log(ctrl, print, fmt, ...) do {				\
+	const struct rflash_ctrl *__ctrl = (ctrl);			\
+									\
+	print("ctrl %u (%s at %s): " fmt "\n", __ctrl->id,		\
+	      __ctrl->opts.subsys_nqn, __ctrl->opts.traddr, ##__VA_ARGS__); \
+} while (0)
+#define rflash_info(ctrl, fmt, ...) rflash_log(ctrl, pr_info, fmt, ##__VA_ARGS__)
+#define rflash_warn(ctrl, fmt, ...) rflash_log(ctrl, pr_warn, fmt, ##__VA_ARGS__)
 
 #endif /* RFLASH_H */

@@ -225,17 +225,22 @@ static int rflash_tcp_handshake(struct rflash_tcp_queue *tq)
 	if (!ret)
 		ret = rflash_tcp_recv_icresp(tq, icresp);
 	if (ret) {
-		rflash_ctrl_error(ctrl, ret == -ETIMEDOUT ?
-				  "queue %u: the target accepted the connection but did not answer the initialization request in %u s" :
-				  "queue %u: the target closed the connection during initialization (is it an NVMe/TCP port?)",
-				  tq->queue.qid,
-				  (u32)(ctrl->connect_timeout / HZ));
+		if (ret == -ETIMEDOUT)
+			rflash_ctrl_error(ctrl,
+					  "queue %u: the target accepted the connection but did not answer in %u s",
+					  tq->queue.qid,
+					  (u32)(ctrl->connect_timeout / HZ));
+		else
+			rflash_ctrl_error(ctrl,
+					  "queue %u: the target closed the connection at once: is it an NVMe/TCP port?",
+					  tq->queue.qid);
 		goto out;
 	}
 	ret = rflash_pdu_parse_icresp(icresp, ctrl->opts.hdr_digest,
 				      ctrl->opts.data_digest, &granted, &err);
 	if (ret) {
-		rflash_ctrl_error(ctrl, "queue %u: %s is 0x%llx in the initialization response, expected %s",
+		rflash_ctrl_error(ctrl,
+				  "queue %u: %s is 0x%llx in the initialization response, expected %s",
 				  tq->queue.qid, err.field, err.value,
 				  err.expected);
 		goto out;
@@ -280,7 +285,8 @@ static int rflash_tcp_connect_sock(struct rflash_tcp_queue *tq)
 				  (struct sockaddr_unsized *)&ctrl->host_addr,
 				  rflash_addr_len(&ctrl->host_addr));
 		if (ret) {
-			rflash_ctrl_error(ctrl, "queue %u: no connection can be made from %s (%d): it is not an address of this host",
+			rflash_ctrl_error(ctrl,
+					  "queue %u: no connection can be made from %s (%d): it is not an address of this host",
 					  tq->queue.qid, ctrl->opts.host_traddr,
 					  ret);
 			return ret;
@@ -418,14 +424,16 @@ static int rflash_tcp_parse_addr(struct rflash_ctrl *ctrl)
 
 	if (inet_pton_with_scope(ctrl->net, AF_UNSPEC, opts->traddr,
 				 opts->trsvcid, &ctrl->addr)) {
-		rflash_ctrl_error(ctrl, "%s port %s is no address of a target: give an IPv4 or IPv6 literal and a port of 1 to 65535",
+		rflash_ctrl_error(ctrl,
+				  "%s port %s is no address of a target: give an IPv4 or IPv6 literal and a port of 1 to 65535",
 				  opts->traddr, opts->trsvcid);
 		return -EINVAL;
 	}
 	if (opts->host_traddr &&
 	    inet_pton_with_scope(ctrl->net, ctrl->addr.ss_family,
 				 opts->host_traddr, NULL, &ctrl->host_addr)) {
-		rflash_ctrl_error(ctrl, "%s is no address to connect from: give a literal of the same family as %s",
+		rflash_ctrl_error(ctrl,
+				  "%s is no address to connect from: give a literal of the same family as %s",
 				  opts->host_traddr, opts->traddr);
 		return -EINVAL;
 	}

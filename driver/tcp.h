@@ -20,6 +20,7 @@
 #define RFLASH_TCP_H
 
 #include <linux/net.h>
+#include <linux/sizes.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
@@ -32,7 +33,7 @@
 #define RFLASH_TCP_ADMIN_INLINE	8192u
 
 /* Bytes received in one go before others on this CPU get their turn. */
-#define RFLASH_TCP_RECV_BUDGET	(1u << 20)
+#define RFLASH_TCP_RECV_BUDGET	SZ_1M
 
 enum rflash_tcp_phase {
 	RFLASH_TCP_IDLE,	/* not in flight */

@@ -28,7 +28,8 @@ void rflash_tcp_recv_reset(struct rflash_tcp_queue *tq)
 static int rflash_tcp_bad_pdu(struct rflash_tcp_queue *tq,
 			      const struct rflash_pdu_error *err)
 {
-	rflash_queue_fault(&tq->queue, "queue %u: %s is 0x%llx in a PDU of type 0x%02x, expected %s",
+	rflash_queue_fault(&tq->queue,
+			   "queue %u: %s is 0x%llx in a PDU of type 0x%02x, expected %s",
 			   tq->queue.qid, err->field, err->value,
 			   tq->rx_hdr.type, err->expected);
 	return -EPROTO;
@@ -36,7 +37,8 @@ static int rflash_tcp_bad_pdu(struct rflash_tcp_queue *tq,
 
 static int rflash_tcp_bad_cid(struct rflash_tcp_queue *tq, u16 cid)
 {
-	rflash_queue_fault(&tq->queue, "queue %u: a PDU of type 0x%02x names command 0x%04x, which is not in flight",
+	rflash_queue_fault(&tq->queue,
+			   "queue %u: a PDU of type 0x%02x names command 0x%04x, which is not in flight",
 			   tq->queue.qid, tq->rx_hdr.type, cid);
 	return -EPROTO;
 }
@@ -65,7 +67,8 @@ static int rflash_tcp_end(struct rflash_tcp_queue *tq,
 	struct rflash_cmd *cmd = &tcmd->cmd;
 
 	if (likely(!status) && unlikely(tcmd->done != cmd->data_len)) {
-		rflash_queue_fault(&tq->queue, "queue %u: command 0x%04x succeeded after %u of %u bytes",
+		rflash_queue_fault(&tq->queue,
+				   "queue %u: command 0x%04x succeeded after %u of %u bytes",
 				   tq->queue.qid, (u16)cmd->cid, tcmd->done,
 				   cmd->data_len);
 		return -EPROTO;
@@ -112,7 +115,8 @@ static int rflash_tcp_recv_c2h(struct rflash_tcp_queue *tq)
 
 	if (unlikely(tcmd->cmd.write || c2h->offset != tcmd->done ||
 		     c2h->length > tcmd->cmd.data_len - tcmd->done)) {
-		rflash_queue_fault(&tq->queue, "queue %u: C2HData of %u bytes at offset %u for a %s of %u bytes, of which %u have come",
+		rflash_queue_fault(&tq->queue,
+				   "queue %u: C2HData of %u bytes at offset %u for a %s of %u bytes, of which %u have come",
 				   tq->queue.qid, c2h->length, c2h->offset,
 				   tcmd->cmd.write ? "write" : "read",
 				   tcmd->cmd.data_len, tcmd->done);
@@ -145,7 +149,8 @@ static int rflash_tcp_recv_r2t(struct rflash_tcp_queue *tq)
 	if (unlikely(!tcmd->cmd.write || tcmd->phase != RFLASH_TCP_SENT ||
 		     r2t.offset != tcmd->done ||
 		     r2t.length > tcmd->cmd.data_len - tcmd->done)) {
-		rflash_queue_fault(&tq->queue, "queue %u: R2T for %u bytes at offset %u of a %s of %u bytes, of which %u are sent%s",
+		rflash_queue_fault(&tq->queue,
+				   "queue %u: R2T for %u bytes at offset %u of a %s of %u bytes, of which %u are sent%s",
 				   tq->queue.qid, r2t.length, r2t.offset,
 				   tcmd->cmd.write ? "write" : "read",
 				   tcmd->cmd.data_len, tcmd->done,
@@ -165,7 +170,8 @@ static int rflash_tcp_recv_term(struct rflash_tcp_queue *tq)
 
 	if (rflash_pdu_parse_term(&tq->rx_term, &term, &err))
 		return rflash_tcp_bad_pdu(tq, &err);
-	rflash_queue_fault(&tq->queue, "queue %u: the target ended the connection: %s (status 0x%x, information 0x%x)",
+	rflash_queue_fault(&tq->queue,
+			   "queue %u: the target ended the connection: %s (status 0x%x, information 0x%x)",
 			   tq->queue.qid, term.reason, term.fes, term.fei);
 	return -ECONNRESET;
 }
@@ -212,7 +218,8 @@ static int rflash_tcp_read_head(struct rflash_tcp_queue *tq,
 		return rflash_tcp_bad_pdu(tq, &err);
 	if (unlikely(tq->rx_hdr.flags & NVME_TCP_F_HDGST) &&
 	    !rflash_pdu_hdgst_ok(tq->rx_head, tq->rx_hdr.hlen)) {
-		rflash_queue_fault(&tq->queue, "queue %u: header digest of a PDU of type 0x%02x is wrong",
+		rflash_queue_fault(&tq->queue,
+				   "queue %u: header digest of a PDU of type 0x%02x is wrong",
 				   tq->queue.qid, tq->rx_hdr.type);
 		return -EPROTO;
 	}
@@ -283,7 +290,8 @@ static int rflash_tcp_read_data(struct rflash_tcp_queue *tq,
 			ret = skb_copy_datagram_iter(skb, offset + done,
 						     &tcmd->iter, part);
 		if (unlikely(ret)) {
-			rflash_queue_fault(&tq->queue, "queue %u: received data could not be copied (%d)",
+			rflash_queue_fault(&tq->queue,
+					   "queue %u: received data could not be copied (%d)",
 					   tq->queue.qid, ret);
 			return ret;
 		}
@@ -317,7 +325,8 @@ static int rflash_tcp_read_ddgst(struct rflash_tcp_queue *tq,
 		return n;
 
 	if (unlikely(tq->rx_ddgst != rflash_crc32c_final(tq->rx_crc))) {
-		rflash_queue_fault(&tq->queue, "queue %u: data digest is 0x%08x, expected 0x%08x, at offset %u of command 0x%04x",
+		rflash_queue_fault(&tq->queue,
+				   "queue %u: data digest is 0x%08x, expected 0x%08x, at offset %u of command 0x%04x",
 				   tq->queue.qid, le32_to_cpu(tq->rx_ddgst),
 				   le32_to_cpu(rflash_crc32c_final(tq->rx_crc)),
 				   tq->rx_c2h.offset, tq->rx_c2h.cid);

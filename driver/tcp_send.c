@@ -121,6 +121,7 @@ void rflash_tcp_submit(struct rflash_queue *queue, struct rflash_cmd *cmd)
 	rflash_pdu_cmd(&tcmd->hdr, tq->hdgst, tq->ddgst, tq->cpda, inline_len);
 	rflash_tcp_seal(tq, tcmd, inline_len);
 	tcmd->phase = RFLASH_TCP_CAPSULE;
+	rflash_queue_publish(cmd);
 	llist_add(&cmd->node, &tq->submitted);
 }
 

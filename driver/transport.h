@@ -36,9 +36,11 @@ struct rflash_queue_endpoint;
  *	What the peer has not received by then it never will over this
  *	connection. Idempotent. May sleep.
  *
- * @submit: take one command, whose SQE is complete but for its SGL. Does not
- *	send before @kick unless it must. Any context but hard interrupt. Must
- *	not fail; what goes wrong later is reported by rflash_queue_fault().
+ * @submit: take one command, whose SQE is complete but for its SGL. Calls
+ *	rflash_queue_publish() when all that an answer needs is in place. Does
+ *	not send before @kick unless it must. Any context but hard interrupt.
+ *	Must not fail; what goes wrong later is reported by
+ *	rflash_queue_fault().
  * @kick: send what was submitted, in the caller's context if possible.
  * @endpoint: report local address and port for flow steering.
  */
