@@ -123,6 +123,9 @@ def _job_file(job: Job) -> str:
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(job.environment.items())]
     lines.append(f"LAB_COMMAND=({' '.join(shlex.quote(word) for word in job.command)})")
     lines.append(f"LAB_SHELL={int(job.shell)}")
+    if job.shell:
+        size = shutil.get_terminal_size()
+        lines.append(f"LAB_ROWS={size.lines} LAB_COLUMNS={size.columns}")
     return "\n".join(lines) + "\n"
 
 
