@@ -25,6 +25,8 @@ ENTER = """
 set -e
 root=$1 work=$2
 shift 2
+# Fails where / is no mount point, in a chroot: there nothing is shared either.
+mount --make-rprivate / 2>/dev/null || true
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/tmp"
@@ -111,7 +113,17 @@ def build(name: str, tree: Tree) -> None:
     tree.work.mkdir(parents=True, exist_ok=True)
     with cache.lock(f"build-{cache.digest(tree.work)}"):
         _sync(tree)
-        enter = ["unshare", "--mount", "--propagation=private", "sh", "-c", ENTER, "builder", str(root), str(tree.work)]
+        enter = [
+            "unshare",
+            "--mount",
+            "--propagation=unchanged",
+            "sh",
+            "-c",
+            ENTER,
+            "builder",
+            str(root),
+            str(tree.work),
+        ]
         make = ["make", "--no-print-directory", f"-j{os.cpu_count()}", "-C", f"/usr/src/linux-headers-{series.release}"]
         command = [*enter, *make, "M=/build", *tree.variables, "modules"]
         result = subprocess.Popen(
