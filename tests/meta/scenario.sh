@@ -36,14 +36,6 @@ power-off)
 	echo o >/proc/sysrq-trigger
 	sleep 1000
 	;;
-reset)
-	echo b >/proc/sysrq-trigger
-	sleep 1000
-	;;
-skip-and-warn)
-	trouble warn
-	exit 4
-	;;
 pair)
 	[ "$(on-server hostname)" = server ] || exit 10
 	[ "$(on-server 'echo out; echo err >&2' 2>/dev/null)" = out ] || exit 11
