@@ -14,11 +14,15 @@
 #include <linux/nvme-tcp.h>
 #include <linux/stddef.h>
 
-/* The greatest PDU data offset a peer can ask for: 32 dwords. */
+/* The greatest alignment of PDU data that a peer can ask for: 32 dwords. */
 #define RFLASH_PDU_DATA_ALIGN_MAX	128
 
-/* Bytes in front of a PDU's data at most: header, header digest and padding. */
-#define RFLASH_PDU_HEAD_MAX		RFLASH_PDU_DATA_ALIGN_MAX
+/*
+ * Bytes in front of a PDU's data at most: header, header digest and padding. The
+ * worst is a command with header digest, 76 bytes, whose data is to be aligned
+ * to 72: alignments need not be powers of two.
+ */
+#define RFLASH_PDU_HEAD_MAX		144
 
 /* A terminate request's data: the header that offended, at most one of ours. */
 #define RFLASH_PDU_TERM_DATA_MAX	128
