@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! An admin queue and the controller behind it.
 
 use std::net::SocketAddr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! One queue: a TCP connection and the commands on it.
 
 use std::io::{self, Read, Write};

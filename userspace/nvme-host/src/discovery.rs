@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Asking a discovery controller what there is to connect to.
 
 use std::net::SocketAddr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What can go wrong between this host and a target, and how long it may take.
 
 use std::fmt;

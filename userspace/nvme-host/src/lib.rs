@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! A small blocking NVMe/TCP initiator in user space.
 //!
 //! [`Connection`] is one queue: it opens a TCP connection, agrees on its

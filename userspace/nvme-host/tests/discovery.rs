@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Discovery against a model of a target: a thread that speaks just enough
 //! NVMe/TCP, rightly or wrongly as a test wants it.
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Submission and completion queue entries, and the commands made of them.
 
 use std::mem::{offset_of, size_of};

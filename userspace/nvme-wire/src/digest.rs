@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! CRC32C digests over headers and data.
 
 use crate::error::WireError;

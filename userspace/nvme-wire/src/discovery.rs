@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The discovery log page: what a discovery controller knows to connect to.
 
 use std::mem::{offset_of, size_of};

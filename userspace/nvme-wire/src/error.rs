@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What can be wrong with bytes from a peer.
 
 use std::fmt;

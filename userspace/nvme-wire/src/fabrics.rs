@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Fabrics commands: Connect and properties.
 
 use std::mem::{offset_of, size_of};

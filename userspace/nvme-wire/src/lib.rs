@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The wire of NVMe over TCP: PDUs, commands, Identify structures, discovery log.
 //!
 //! No I/O and no allocation on the data path: every structure is a fixed

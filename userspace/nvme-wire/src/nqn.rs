@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! NVMe qualified names.
 
 use std::fmt;

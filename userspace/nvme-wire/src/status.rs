@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Completion status: type, code, and what they mean.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Strings in fixed-size fields.
 
 /// The text of a fixed-size field: up to the first NUL, trailing blanks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Properties of the PDU codec: what is encoded decodes to the same, and no
 //! bytes whatever make it panic or read beyond what it was given.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]

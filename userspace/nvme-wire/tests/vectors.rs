@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The PDUs in tests/vectors/nvme_tcp, which the driver's codec reads as well.
 #![allow(
     clippy::unwrap_used,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Prints the manual page rflash(8), made of the command line's own help:
 //! `cargo run -p rflash --example man > ../Documentation/man/rflash.8`. A test
 //! tells when the page in the tree is not of this version.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The files in /etc/rflash that `connect-all` reads.
 //!
 //! A file is TOML: any number of `[[connect]]` tables, whose keys are the long

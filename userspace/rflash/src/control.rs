@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What the driver can be asked: controllers, namespaces, statistics.
 
 use std::net::IpAddr;
@@ -539,6 +540,63 @@ pub(crate) mod tests {
             let _ = controller_of(&Builder::new().bytes(attr::CTRL, &bytes).into_bytes());
             let _ = decode_stats(std::slice::from_ref(&bytes));
             let _ = decode_stats(&[Builder::new().bytes(attr::STATS, &bytes).into_bytes()]);
+        }
+    }
+}
+
+/// A model of the driver for tests of the verbs.
+#[cfg(test)]
+pub(crate) mod model {
+    use super::*;
+    use crate::netlink::Refusal;
+
+    #[derive(Default)]
+    pub(crate) struct Model {
+        pub controllers: Vec<Controller>,
+        pub stats: Vec<QueueStats>,
+        /// What to answer to connects, the last first; then they succeed.
+        pub refusals: Vec<Refusal>,
+        pub asked: Vec<ConnectRequest>,
+        pub disconnected: Vec<u32>,
+        /// Errno of disconnects.
+        pub disconnect: i32,
+    }
+
+    pub(crate) fn refusal(errno: i32, message: &str) -> Refusal {
+        Refusal {
+            errno,
+            message: Some(message.to_string()).filter(|m| !m.is_empty()),
+            ..Refusal::default()
+        }
+    }
+
+    impl Control for Model {
+        fn connect(&mut self, request: &ConnectRequest) -> Result<Controller, NetlinkError> {
+            self.asked.push(request.clone());
+            match self.refusals.pop() {
+                Some(refusal) => Err(NetlinkError::Refused(refusal)),
+                None => Ok(self
+                    .controllers
+                    .first()
+                    .cloned()
+                    .expect("a controller to return")),
+            }
+        }
+
+        fn disconnect(&mut self, id: u32) -> Result<(), NetlinkError> {
+            self.disconnected.push(id);
+            match self.disconnect {
+                0 => Ok(()),
+                errno => Err(NetlinkError::Refused(refusal(errno, ""))),
+            }
+        }
+
+        fn controllers(&mut self) -> Result<Vec<Controller>, NetlinkError> {
+            Ok(self.controllers.clone())
+        }
+
+        fn stats(&mut self, _: u32) -> Result<Vec<QueueStats>, NetlinkError> {
+            Ok(self.stats.clone())
         }
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Block devices: their names, and waiting until they are usable.
 
 use std::fs::OpenOptions;

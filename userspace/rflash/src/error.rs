@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What went wrong, as the one sentence that is printed.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The driver's latency histogram and what is read out of it.
 //!
 //! The layout is log-linear, see the control ABI: a bucket is at most 1/16 as

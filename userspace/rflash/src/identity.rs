@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Who this host is: its NQN and its id.
 //!
 //! Those of nvme-cli (/etc/nvme) if there are any, so that a target sees one

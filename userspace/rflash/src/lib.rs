@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The command `rflash`, as a library so that its parts can be tested.
 
 pub mod address;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The command `rflash`: reads the command line, prints the one sentence of an
 //! error. What it does is in the library.
 
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = error.to_string();
             if !text.is_empty() {
-                eprintln!("rflash: {text}");
+                verbs::note(&text);
             }
             error.exit_code()
         }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What to connect to and how, as the command line and the configuration
 //! files give it, and the checks that both share.
 
@@ -180,6 +181,15 @@ impl Checked {
     }
 }
 
+#[cfg(test)]
+impl Checked {
+    /// With one more address, as if the name of the target had it.
+    pub(crate) fn with_address(mut self, address: Address) -> Checked {
+        self.addresses.push(address);
+        self
+    }
+}
+
 impl ConnectOptions {
     /// Check everything that does not need the network, then look the target up.
     pub fn check(&self, system: &System) -> Result<Checked, Problem> {
@@ -357,7 +367,7 @@ fn timeout(key: &'static str, value: Option<i64>) -> Result<Option<i32>, Problem
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::system::tests::Machine;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What this program reads of the machine; tests have a directory instead.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Output: one description of columns, from which come the table for people
 //! and the JSON for programs.
 
@@ -27,6 +28,27 @@ pub struct Column<R> {
     pub show: Show,
     pub value: fn(&R) -> Value,
 }
+
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Column<R> {}
+
+/// Columns, one a line: key, title, how to show it, what it is.
+macro_rules! columns {
+    ($($key:literal, $title:literal, $show:ident, $value:expr;)*) => {
+        &[$($crate::table::Column {
+            key: $key,
+            title: $title,
+            show: $crate::table::Show::$show,
+            value: $value,
+        }),*]
+    };
+}
+pub(crate) use columns;
 
 /// A row as JSON object.
 pub fn json<R>(columns: &[Column<R>], row: &R) -> Value {
@@ -148,25 +170,10 @@ mod tests {
 
     struct Row(&'static str, u64);
 
-    const COLUMNS: &[Column<Row>] = &[
-        Column {
-            key: "name",
-            title: "NAME",
-            show: Show::Text,
-            value: |r| r.0.into(),
-        },
-        Column {
-            key: "id",
-            title: "ID",
-            show: Show::No,
-            value: |_| Value::Null,
-        },
-        Column {
-            key: "size_bytes",
-            title: "SIZE",
-            show: Show::Size,
-            value: |r| r.1.into(),
-        },
+    const COLUMNS: &[Column<Row>] = columns![
+        "name", "NAME", Text, |r| r.0.into();
+        "id", "ID", No, |_| Value::Null;
+        "size_bytes", "SIZE", Size, |r| r.1.into();
     ];
 
     #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The kernel's control ABI: the Rust side of `driver/uapi/rflash.h`, which
 //! documents it. A test compares the two.
 

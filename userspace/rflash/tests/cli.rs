@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The command as it is run: help, usage, exit status, and every error that
 //! needs no kernel. What these tests run never reaches a driver.
 #![allow(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! The manual page in the tree is that of this command line.
 #![allow(clippy::unwrap_used)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Netlink attributes: length, type and value, padded to four bytes, in the
 //! byte order of the machine.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Requests to one generic-netlink family.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! Netlink messages and what they acknowledge.
 
 use std::fmt;

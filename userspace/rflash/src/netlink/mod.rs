@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! A generic-netlink client: one family, requests and dumps, extended acks.
 
 pub mod attr;

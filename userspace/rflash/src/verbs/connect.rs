@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! `rflash connect`.
 
 use std::time::{Duration, Instant};
@@ -187,4 +188,201 @@ fn option(attribute: u16) -> Option<String> {
     };
     let (_, letter) = KEYS.iter().find(|(k, _)| *k == key)?;
     Some(format!("-{letter}/--{key}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Address;
+    use crate::control::model::{Model, refusal};
+    use crate::control::tests::sample;
+    use crate::options::tests::good;
+    use crate::system::tests::Machine;
+
+    fn machine() -> Machine {
+        Machine::new(&[("/sys/devices/system/cpu/online", "0-3")])
+    }
+
+    /// What `connect` makes of some answers of the driver.
+    fn attempt(model: &mut Model, traddr: &str) -> Result<Controller, String> {
+        let machine = machine();
+        let mut options = good();
+        options.traddr = traddr.to_string();
+        let checked = options.check(&machine.system).map_err(|p| p.text)?;
+        connect(model, &machine.system, checked).map_err(|e| e.to_string())
+    }
+
+    fn without_devices(state: State) -> Controller {
+        Controller {
+            state,
+            namespaces: Vec::new(),
+            ..sample()
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried() {
+        let mut model = Model {
+            controllers: vec![without_devices(State::Live)],
+            refusals: vec![refusal(libc::ECONNREFUSED, "")],
+            ..Model::default()
+        };
+        let machine = machine();
+        let mut options = good();
+        options.traddr = "192.0.2.7".to_string();
+        let checked = options.check(&machine.system).map_err(|p| p.text).unwrap();
+        let second = Address {
+            ip: "2001:db8::7".parse().unwrap(),
+            scope: None,
+        };
+        let checked = checked.with_address(second.clone());
+        connect(&mut model, &machine.system, checked).unwrap();
+        let asked: Vec<_> = model.asked.iter().map(|r| r.traddr.to_string()).collect();
+        assert_eq!(asked, ["192.0.2.7", "2001:db8::7"]);
+    }
+
+    #[test]
+    fn what_is_no_matter_of_the_address_ends_it() {
+        let mut model = Model {
+            refusals: vec![refusal(libc::EACCES, "")],
+            ..Model::default()
+        };
+        assert!(attempt(&mut model, "192.0.2.1").is_err());
+        assert_eq!(model.asked.len(), 1);
+    }
+
+    #[test]
+    fn repeated_connect_finds_the_controller() {
+        for state in [State::Live, State::Reconnecting] {
+            let other = Controller {
+                id: 1,
+                traddr: "192.0.2.9".to_string(),
+                ..without_devices(State::Live)
+            };
+            let mut model = Model {
+                controllers: vec![other, without_devices(state)],
+                refusals: vec![refusal(libc::EALREADY, "controller 7 is already connected")],
+                ..Model::default()
+            };
+            assert_eq!(attempt(&mut model, "192.0.2.1").unwrap().id, 7);
+        }
+        let mut model = Model {
+            refusals: vec![refusal(libc::EALREADY, "controller 7 is already connected")],
+            ..Model::default()
+        };
+        assert_eq!(
+            attempt(&mut model, "192.0.2.1").unwrap_err(),
+            "192.0.2.1 port 4420: controller 7 is already connected",
+            "it has gone meanwhile"
+        );
+    }
+
+    #[test]
+    fn sentences() {
+        let long = "x".repeat(79);
+        for (errno, said, want) in [
+            (
+                libc::EPERM,
+                "",
+                "connecting needs root (CAP_SYS_ADMIN): try sudo",
+            ),
+            (
+                libc::ENXIO,
+                "the target has no subsystem",
+                "192.0.2.1 port 4420 has no subsystem nqn.2024-01.io.example:a for this host: \
+                 `rflash discover -a 192.0.2.1 -s 4420` lists what it has",
+            ),
+            (
+                libc::EACCES,
+                "",
+                "192.0.2.1 port 4420 does not admit this host to nqn.2024-01.io.example:a: allow \
+                 nqn.2024-01.io.example:host on the target or give another host NQN with -q",
+            ),
+            (
+                libc::ECONNREFUSED,
+                "",
+                "192.0.2.1 port 4420 refused the connection: nothing listens there, check -s and \
+                 that the target runs",
+            ),
+            (
+                libc::ENETUNREACH,
+                "",
+                "no route to 192.0.2.1: check -a and the network (`ip route get 192.0.2.1`)",
+            ),
+            (
+                libc::ETIMEDOUT,
+                "192.0.2.1 port 4420 did not answer in 5 s",
+                "192.0.2.1 port 4420 timed out: no answer in 5 s, check -a, -s and firewalls in \
+                 between",
+            ),
+            (
+                libc::ETIMEDOUT,
+                "queue 0: the target accepted the connection but did not answer the initia",
+                "192.0.2.1 port 4420 accepted the connection but never answered in 5 s: is it an \
+                 NVMe/TCP port and is the target well?",
+            ),
+            (
+                libc::ETIMEDOUT,
+                "the namespaces could not be read in 5 s",
+                "192.0.2.1 port 4420 timed out: the namespaces could not be read in 5 s",
+            ),
+            (
+                libc::EPROTO,
+                "queue 0: hlen is 0x3",
+                "192.0.2.1 port 4420 broke the protocol: queue 0: hlen is 0x3",
+            ),
+            (
+                libc::EBUSY,
+                "no controller free",
+                "192.0.2.1 port 4420: no controller free",
+            ),
+            (libc::EIO, "", "192.0.2.1 port 4420: input/output error"),
+            (libc::EIO, &long, &format!("192.0.2.1 port 4420: {long}…")),
+        ] {
+            let mut model = Model {
+                refusals: vec![refusal(errno, said)],
+                ..Model::default()
+            };
+            assert_eq!(attempt(&mut model, "192.0.2.1").unwrap_err(), want);
+        }
+    }
+
+    #[test]
+    fn the_attribute_to_blame_is_named_as_an_option() {
+        let mut model = Model {
+            refusals: vec![Refusal {
+                attr: Some(attr::QUEUE_SIZE),
+                ..refusal(libc::EINVAL, "the queue size is 2, it must be 16 to 1024")
+            }],
+            ..Model::default()
+        };
+        assert_eq!(
+            attempt(&mut model, "192.0.2.1").unwrap_err(),
+            "-Q/--queue-size: the queue size is 2, it must be 16 to 1024"
+        );
+    }
+
+    #[test]
+    fn every_option_that_is_sent_can_be_blamed() {
+        for (name, kind) in attr::ALL {
+            let replies = [
+                "PAD",
+                "CTRL",
+                "CTRL_ID",
+                "NR_POLL_QUEUES",
+                "STATE",
+                "RECONNECTS",
+                "LAST_ERROR",
+                "MODEL",
+                "SERIAL",
+                "FIRMWARE",
+                "CNTLID",
+                "NS",
+                "QUEUE",
+                "NS_INSTANCE",
+                "STATS",
+            ];
+            assert_eq!(option(*kind).is_some(), !replies.contains(name), "{name}");
+        }
+    }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! `rflash connect-all`.
 
 use crate::cli::ConnectAllArgs;

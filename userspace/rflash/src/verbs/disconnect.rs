@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! `rflash disconnect`.
 
 use crate::cli::DisconnectArgs;
@@ -65,4 +66,84 @@ fn gone(controller: &Controller) -> String {
         false => format!("removed {}", devices.join(", ")),
     };
     format!("disconnected {nqn} at {traddr} port {trsvcid}: {devices}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::model::Model;
+    use crate::control::tests::sample;
+
+    fn args(device: Option<&str>, nqn: Option<&str>) -> DisconnectArgs {
+        DisconnectArgs {
+            device: device.map(str::to_string),
+            nqn: nqn.map(str::to_string),
+            all: device.is_none() && nqn.is_none(),
+        }
+    }
+
+    fn model() -> Model {
+        let mut other = sample();
+        other.id = 8;
+        other.nqn = "nqn.2024-01.io.example:b".to_string();
+        other.namespaces.clear();
+        Model {
+            controllers: vec![sample(), other],
+            ..Model::default()
+        }
+    }
+
+    #[test]
+    fn what_is_chosen() {
+        for (args, want) in [
+            (args(Some("rflash2"), None), &[7][..]),
+            (args(Some("/dev/rflash0"), None), &[7]),
+            (args(None, Some("nqn.2024-01.io.example:b")), &[8]),
+            (args(None, None), &[7, 8]),
+        ] {
+            let mut model = model();
+            run(&mut model, &args).unwrap();
+            assert_eq!(model.disconnected, want);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there() {
+        let error = run(&mut model(), &args(Some("rflash1"), None)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no device rflash1: see `rflash list`"
+        );
+        let error = run(&mut model(), &args(None, Some("nqn.x"))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "not connected to nqn.x: see `rflash list`"
+        );
+        assert!(
+            run(&mut Model::default(), &args(None, None)).is_ok(),
+            "none are all"
+        );
+    }
+
+    #[test]
+    fn someone_else_was_faster() {
+        let mut model = Model {
+            disconnect: libc::ENODEV,
+            ..model()
+        };
+        assert!(run(&mut model, &args(None, None)).is_ok());
+        let mut model = Model {
+            disconnect: libc::EPERM,
+            ..model
+        };
+        assert_eq!(run(&mut model, &args(None, None)), Err(Error::Reported));
+    }
+
+    #[test]
+    fn what_has_gone_is_said() {
+        assert_eq!(
+            gone(&sample()),
+            "disconnected nqn.2024-01.io.example:a at 192.0.2.1 port 4420: removed rflash0, rflash2\n"
+        );
+    }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! `rflash discover`.
 
 use std::time::Duration;
@@ -15,15 +16,9 @@ use crate::identity::{self, Keep};
 use crate::netlink::message::errno_text;
 use crate::options::{Problem, check_nqn, check_transport};
 use crate::system::System;
-use crate::table::{self, Column, Show};
+use crate::table::{self, Column, columns};
 
 use super::print;
-
-macro_rules! columns {
-    ($($key:literal, $title:literal, $show:ident, $value:expr;)*) => {
-        &[$(Column { key: $key, title: $title, show: Show::$show, value: $value }),*]
-    };
-}
 
 /// Keys as `nvme discover -o json` has them.
 const RECORDS: &[Column<Record>] = columns![

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! `rflash list` and `rflash show`: what a row has to say, once for people and
 //! for programs.
 
@@ -8,7 +9,7 @@ use crate::cli::{Format, ShowArgs};
 use crate::control::{Control, Controller, Namespace, Queue};
 use crate::device;
 use crate::error::Error;
-use crate::table::{self, Column, Show};
+use crate::table::{self, Column, columns};
 
 use super::print;
 
@@ -31,12 +32,6 @@ impl Row {
             .as_ref()
             .map_or(Value::Null, |ns| value(ns).into())
     }
-}
-
-macro_rules! columns {
-    ($($key:literal, $title:literal, $show:ident, $value:expr;)*) => {
-        &[$(Column { key: $key, title: $title, show: Show::$show, value: $value }),*]
-    };
 }
 
 const LIST: &[Column<Row>] = columns![

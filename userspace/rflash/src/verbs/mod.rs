@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! What the command can do, one file per verb.
 
 mod connect;
@@ -61,9 +62,12 @@ pub fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Say something beside the output.
-fn note(text: &str) {
-    eprintln!("rflash: {text}");
+/// Say something on standard error, in one write, so that what several of us
+/// say at once stays readable.
+pub fn note(text: &str) {
+    let line = format!("rflash: {text}\n");
+    // There is nowhere left to report a failure to.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 impl Format {

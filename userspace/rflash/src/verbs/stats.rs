@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 //! `rflash stats`.
 
 use std::io::IsTerminal;
@@ -9,7 +10,7 @@ use crate::cli::StatsArgs;
 use crate::control::{Control, Counters, QueueStats};
 use crate::device;
 use crate::error::Error;
-use crate::table::{self, Column, Show};
+use crate::table::{self, Column, columns};
 
 use super::print;
 
@@ -37,20 +38,22 @@ fn percentile(c: &Counters, per_mille: u64) -> Value {
     us(c.latency.percentile_ns(per_mille).map(|ns| ns as f64))
 }
 
-macro_rules! columns {
-    ($($key:literal, $title:literal, $show:ident, $value:expr;)*) => {
-        &[$(Column { key: $key, title: $title, show: Show::$show, value: $value }),*]
+/// Latencies of the counters that a row is or has.
+macro_rules! latencies {
+    ($row:ident => $counters:expr) => {
+        columns![
+            "mean", "MEAN", Micros, |$row| us($counters.latency.mean_ns());
+            "p50", "P50", Micros, |$row| percentile(&$counters, 500);
+            "p95", "P95", Micros, |$row| percentile(&$counters, 950);
+            "p99", "P99", Micros, |$row| percentile(&$counters, 990);
+            "p999", "P99.9", Micros, |$row| percentile(&$counters, 999);
+            "max", "MAX us", Micros, |$row| us($counters.latency.max().map(|ns| ns as f64));
+        ]
     };
 }
 
-const LATENCY: &[Column<Counters>] = columns![
-    "mean", "MEAN", Micros, |c| us(c.latency.mean_ns());
-    "p50", "P50", Micros, |c| percentile(c, 500);
-    "p95", "P95", Micros, |c| percentile(c, 950);
-    "p99", "P99", Micros, |c| percentile(c, 990);
-    "p999", "P99.9", Micros, |c| percentile(c, 999);
-    "max", "MAX", Micros, |c| us(c.latency.max().map(|ns| ns as f64));
-];
+const LATENCY: &[Column<Counters>] = latencies!(c => c);
+const ROW_LATENCY: &[Column<Row>] = latencies!(r => r.counters);
 
 const WHO: &[Column<Row>] = columns![
     "queue", "QUEUE", Text, |r| r.queue.map_or("all".into(), |q| q.to_string().into());
@@ -164,32 +167,8 @@ fn to_text(queues: &[QueueStats], args: &StatsArgs, seconds: f64) -> String {
         }
     }
     let numbers = if seconds > 0.0 { RATES } else { TOTALS };
-    let mut columns: Vec<Column<Row>> = Vec::new();
     let who = WHO.iter().filter(|c| args.queues || c.key != "queue");
-    for c in who.chain(numbers) {
-        columns.push(Column {
-            key: c.key,
-            title: c.title,
-            show: c.show,
-            value: c.value,
-        });
-    }
-    let latency: &[Column<Row>] = columns![
-        "mean", "MEAN", Micros, |r| us(r.counters.latency.mean_ns());
-        "p50", "P50", Micros, |r| percentile(&r.counters, 500);
-        "p95", "P95", Micros, |r| percentile(&r.counters, 950);
-        "p99", "P99", Micros, |r| percentile(&r.counters, 990);
-        "p999", "P99.9", Micros, |r| percentile(&r.counters, 999);
-        "max", "MAX us", Micros, |r| us(r.counters.latency.max().map(|ns| ns as f64));
-    ];
-    for c in latency {
-        columns.push(Column {
-            key: c.key,
-            title: c.title,
-            show: c.show,
-            value: c.value,
-        });
-    }
+    let columns: Vec<_> = who.chain(numbers).chain(ROW_LATENCY).copied().collect();
     table::table(&columns, &rows)
 }
 
@@ -241,4 +220,99 @@ fn watch(
         print(&format!("{clear}{name}, the last {seconds:.1} s:\n{text}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Format, OutputArgs};
+    use crate::histogram::bucket;
+
+    fn args(queues: bool) -> StatsArgs {
+        StatsArgs {
+            device: "rflash0".to_string(),
+            queues,
+            watch: None,
+            count: None,
+            output: OutputArgs {
+                format: Format::Json,
+            },
+        }
+    }
+
+    fn counters(latencies: &[u64]) -> Counters {
+        let mut c = Counters {
+            ios: latencies.len() as u64,
+            bytes: latencies.len() as u64 * 4096,
+            ..Counters::default()
+        };
+        for &ns in latencies {
+            c.latency.add(bucket(ns), 1).unwrap();
+            c.latency.sum_ns += ns;
+            c.latency.max_ns = c.latency.max_ns.max(ns);
+        }
+        c
+    }
+
+    fn queue(qid: u32, read: &[u64]) -> QueueStats {
+        QueueStats {
+            qid,
+            read: counters(read),
+            ..QueueStats::default()
+        }
+    }
+
+    #[test]
+    fn keys() {
+        let value = to_json(
+            "rflash0",
+            &[queue(1, &[1000]), queue(2, &[3000])],
+            &args(false),
+            0.0,
+        );
+        assert_eq!(value["device"], "rflash0");
+        assert_eq!(value["read"]["ios"], 2);
+        assert_eq!(value["read"]["bytes"], 8192);
+        assert_eq!(value["read"]["errors"], 0);
+        let latency = value["read"]["latency_us"].as_object().unwrap();
+        let keys: Vec<_> = latency.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["mean", "p50", "p95", "p99", "p999", "max"]);
+        assert_eq!(latency["mean"], 2.0);
+        assert_eq!(latency["max"], 3.0);
+        assert_eq!(value["write"]["latency_us"]["p50"], Value::Null);
+        assert!(value.get("queues").is_none());
+        let value = to_json("rflash0", &[queue(1, &[1000])], &args(true), 0.0);
+        assert_eq!(value["queues"][0]["qid"], 1);
+        assert_eq!(value["queues"][0]["read"]["ios"], 1);
+    }
+
+    #[test]
+    fn an_interval() {
+        let before = [queue(1, &[1000; 10])];
+        let now = [
+            queue(1, &[&[1000; 10][..], &[9000; 20]].concat()),
+            queue(2, &[5000]),
+        ];
+        let passed = since(&now, &before);
+        assert_eq!((passed[0].read.ios, passed[1].read.ios), (20, 1));
+        assert_eq!(passed[0].read.latency.count(), 20);
+        let text = to_text(&passed, &args(false), 2.0);
+        let read = text.lines().nth(1).unwrap();
+        assert!(read.starts_with("read     11"), "21 in 2 s: {text}");
+        let value = to_json("rflash0", &passed, &args(false), 2.0);
+        assert_eq!(value["interval_s"], 2.0);
+    }
+
+    #[test]
+    fn a_table_for_people() {
+        let text = to_text(&[queue(1, &[1000]), queue(2, &[])], &args(true), 0.0);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 7);
+        assert!(
+            lines[0].contains("P99.9") && lines[0].ends_with("MAX us"),
+            "{text}"
+        );
+        assert!(lines[1].starts_with("all    read"), "{text}");
+        assert!(lines[6].starts_with("2      write"), "{text}");
+    }
 }
