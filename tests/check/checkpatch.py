@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/guest"))
 
-from lab import cache, mirror  # noqa: E402
+from lab import cache, mirror
 
 SUITES = ("trixie", "trixie-security")
 SOURCE = "linux-source-6.12"
