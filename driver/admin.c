@@ -11,6 +11,7 @@
 #include "rflash.h"
 
 #define RFLASH_ADMIN_SQSIZE	31	/* 0-based */
+#define RFLASH_EVENT_PAUSE_MS	100	/* between two events */
 #define RFLASH_PAGE_SIZE	4096	/* CC.MPS 0, and the size of Identify data */
 
 static int rflash_admin_exec(struct rflash_ctrl *ctrl,
@@ -463,11 +464,20 @@ int rflash_admin_identify_ns(struct rflash_ctrl *ctrl, u32 nsid,
 	if (ret)
 		goto out;
 
-	/* Optional before NVMe 1.3: the identifiers in @id have to do then. */
 	ret = rflash_identify(ctrl, NVME_ID_CNS_NS_DESC_LIST, nsid, desc);
-	if (ret >= 0) {
-		rflash_ns_wwid(ctrl, ret ? NULL : desc, id, info);
+	switch (ret > 0 ? ret & 0x7ff : ret) {
+	case 0:
+		rflash_ns_wwid(ctrl, desc, id, info);
+		break;
+	case NVME_SC_INVALID_FIELD:
+	case NVME_SC_INVALID_OPCODE:
+		/* Not there before NVMe 1.3: what @id has must do. */
+		rflash_ns_wwid(ctrl, NULL, id, info);
 		ret = 0;
+		break;
+	default:
+		ret = rflash_admin_failed(ctrl, "to describe a namespace", ret);
+		break;
 	}
 out:
 	kfree(desc);
@@ -528,8 +538,10 @@ void rflash_admin_keep_alive_work(struct work_struct *work)
 		ret = rflash_queue_exec_async(ctrl->queues[0],
 					      RFLASH_SLOT_KEEP_ALIVE, &c,
 					      rflash_keep_alive_done);
-		if (ret)
+		if (ret == -ENOTCONN) {
+			rflash_ctrl_fault(ctrl);
 			return;
+		}
 	}
 	queue_delayed_work(rflash_wq, &ctrl->keep_alive_work,
 			   max(delay, 1UL));
@@ -592,13 +604,21 @@ void rflash_admin_event_work(struct work_struct *work)
 		rflash_clear_ns_event(ctrl);
 		queue_work(rflash_slow_wq, &ctrl->scan_work);
 	} else {
-		rflash_info(ctrl, "the target reports event 0x%x", result);
+		pr_info_ratelimited("ctrl %u: the target reports event 0x%x\n",
+				    ctrl->id, result);
 	}
+	/* A target that never stops reporting gets no more than its share. */
+	msleep(RFLASH_EVENT_PAUSE_MS);
 	rflash_ask_event(ctrl);
 }
 
-/* Tell the target which events we want; without that there may be none. */
-static void rflash_enable_events(struct rflash_ctrl *ctrl)
+/**
+ * rflash_admin_events_start - tell the target which events we want
+ * @ctrl: the controller
+ *
+ * Without that there may be none.
+ */
+void rflash_admin_events_start(struct rflash_ctrl *ctrl)
 {
 	u32 events = ctrl->oaes & NVME_AEN_CFG_NS_ATTR;
 
@@ -609,14 +629,13 @@ static void rflash_enable_events(struct rflash_ctrl *ctrl)
 }
 
 /**
- * rflash_admin_started - the controller is live: keep it so, and listen to it
+ * rflash_admin_keep_alive_start - the controller is live: see that it stays so
  * @ctrl: the controller
  */
-void rflash_admin_started(struct rflash_ctrl *ctrl)
+void rflash_admin_keep_alive_start(struct rflash_ctrl *ctrl)
 {
 	WRITE_ONCE(ctrl->keep_alive_sent, 0);
 	if (ctrl->opts.kato)
 		queue_delayed_work(rflash_wq, &ctrl->keep_alive_work,
 				   ctrl->opts.kato * HZ / 2);
-	rflash_enable_events(ctrl);
 }

@@ -5,9 +5,11 @@
 #define pr_fmt(fmt) "rflash: " fmt
 
 #include <linux/blkdev.h>
+#include <linux/capability.h>
 #include <linux/cpumask.h>
 #include <linux/slab.h>
 #include <net/genetlink.h>
+#include <net/sock.h>
 
 #include "rflash.h"
 
@@ -314,11 +316,12 @@ static int rflash_put_ctrl(struct sk_buff *skb, struct rflash_ctrl *ctrl)
 	}
 	mutex_unlock(&ctrl->ns_lock);
 
-	/* Until the controller has been live its queues are being made. */
-	if (!ret && completion_done(&ctrl->settled) &&
-	    rflash_ctrl_state(ctrl) < RFLASH_CTRL_DELETING)
+	/* Before there are tags, and after, there are no queues to speak of. */
+	mutex_lock(&ctrl->connection_lock);
+	if (ctrl->tagset_ready)
 		for (qid = 1; qid <= ctrl->nr_io_queues && !ret; qid++)
 			ret = rflash_put_queue(skb, ctrl, qid);
+	mutex_unlock(&ctrl->connection_lock);
 	if (ret)
 		return ret;
 	nla_nest_end(skb, nest);
@@ -357,6 +360,15 @@ static int rflash_reply_ctrl(struct genl_info *info, struct rflash_ctrl *ctrl)
 	return genlmsg_reply(skb, info);
 }
 
+/* Disks are for the whole machine, so CAP_NET_ADMIN is not enough. */
+static int rflash_may_change(struct genl_info *info)
+{
+	if (capable(CAP_SYS_ADMIN))
+		return 0;
+	NL_SET_ERR_MSG_FMT(info->extack, "this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
+	return -EPERM;
+}
+
 static int rflash_connect_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	char error[RFLASH_ERROR_LEN] = "";
@@ -364,6 +376,9 @@ static int rflash_connect_doit(struct sk_buff *skb, struct genl_info *info)
 	struct rflash_ctrl *ctrl;
 	int ret;
 
+	ret = rflash_may_change(info);
+	if (ret)
+		return ret;
 	ret = rflash_get_opts(info, &opts);
 	if (ret) {
 		rflash_opts_free(&opts);
@@ -389,7 +404,7 @@ static struct rflash_ctrl *rflash_get_ctrl(struct genl_info *info)
 		NL_SET_ERR_MSG_FMT(info->extack, "the controller id is missing");
 		return ERR_PTR(-EINVAL);
 	}
-	ctrl = rflash_ctrl_find(nla_get_u32(attr));
+	ctrl = rflash_ctrl_find(genl_info_net(info), nla_get_u32(attr));
 	if (ctrl)
 		return ctrl;
 	NL_SET_ERR_MSG_ATTR_FMT(info->extack, attr, "there is no controller %u",
@@ -399,9 +414,13 @@ static struct rflash_ctrl *rflash_get_ctrl(struct genl_info *info)
 
 static int rflash_disconnect_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct rflash_ctrl *ctrl = rflash_get_ctrl(info);
+	struct rflash_ctrl *ctrl;
 	int ret;
 
+	ret = rflash_may_change(info);
+	if (ret)
+		return ret;
+	ctrl = rflash_get_ctrl(info);
 	if (IS_ERR(ctrl))
 		return PTR_ERR(ctrl);
 	ret = rflash_ctrl_delete(ctrl);
@@ -428,6 +447,22 @@ static int rflash_ctrl_get_doit(struct sk_buff *skb, struct genl_info *info)
 	return ret;
 }
 
+/* The largest controller must fit into one message. */
+static int rflash_ctrl_get_start(struct netlink_callback *cb)
+{
+	struct rflash_ctrl *ctrl;
+	size_t size = 0;
+	u32 id = 0;
+
+	while ((ctrl = rflash_ctrl_next(sock_net(cb->skb->sk), id))) {
+		size = max(size, rflash_ctrl_msg_size(ctrl));
+		id = ctrl->id + 1;
+		rflash_ctrl_put(ctrl);
+	}
+	cb->min_dump_alloc = min_t(size_t, size, U16_MAX);
+	return 0;
+}
+
 /* One message per controller; cb->args[0] is the next controller's id. */
 static int rflash_ctrl_get_dumpit(struct sk_buff *skb,
 				  struct netlink_callback *cb)
@@ -436,7 +471,7 @@ static int rflash_ctrl_get_dumpit(struct sk_buff *skb,
 	void *head;
 	int ret;
 
-	while ((ctrl = rflash_ctrl_next(cb->args[0]))) {
+	while ((ctrl = rflash_ctrl_next(sock_net(cb->skb->sk), cb->args[0]))) {
 		head = genlmsg_put(skb, NETLINK_CB(cb->skb).portid,
 				   cb->nlh->nlmsg_seq, &rflash_family,
 				   NLM_F_MULTI, RFLASH_CMD_CTRL_GET);
@@ -455,13 +490,13 @@ static int rflash_ctrl_get_dumpit(struct sk_buff *skb,
 }
 
 /* The disk rflash<instance>, with its controller referenced and ns_lock held. */
-static struct rflash_ns *rflash_get_ns(u32 instance)
+static struct rflash_ns *rflash_get_ns(const struct net *net, u32 instance)
 {
 	struct rflash_ctrl *ctrl;
 	struct rflash_ns *ns;
 	u32 id = 0;
 
-	while ((ctrl = rflash_ctrl_next(id))) {
+	while ((ctrl = rflash_ctrl_next(net, id))) {
 		mutex_lock(&ctrl->ns_lock);
 		list_for_each_entry(ns, &ctrl->namespaces, entry)
 			if (ns->instance == instance)
@@ -489,7 +524,7 @@ static int rflash_stats_get_dumpit(struct sk_buff *skb,
 		NL_SET_ERR_MSG_FMT(cb->extack, "the device's number is missing");
 		return -EINVAL;
 	}
-	ns = rflash_get_ns(nla_get_u32(attr));
+	ns = rflash_get_ns(sock_net(cb->skb->sk), nla_get_u32(attr));
 	if (!ns) {
 		NL_SET_ERR_MSG_ATTR_FMT(cb->extack, attr,
 					"there is no device rflash%u",
@@ -545,6 +580,7 @@ static const struct genl_ops rflash_genl_ops[] = {
 		.policy	= rflash_id_policy,
 		.maxattr = RFLASH_A_MAX,
 		.doit	= rflash_ctrl_get_doit,
+		.start	= rflash_ctrl_get_start,
 		.dumpit	= rflash_ctrl_get_dumpit,
 	}, {
 		.cmd	= RFLASH_CMD_STATS_GET,

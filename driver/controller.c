@@ -19,6 +19,7 @@
 
 #include <linux/idr.h>
 #include <linux/slab.h>
+#include <net/ipv6.h>
 
 #include "rflash.h"
 #include "trace.h"
@@ -97,8 +98,8 @@ bool rflash_ctrl_event(struct rflash_ctrl *ctrl, enum rflash_event event)
  * @ctrl: the controller
  * @fmt: the reason, as for printk()
  *
- * Shown by the command, and returned to who asked for the connect. Repeats of
- * the same reason are not logged again. Any context.
+ * Shown by the command, and returned to who asked for the connect. Within one
+ * outage repeats of the same reason are not logged again. Any context.
  */
 void rflash_ctrl_error(struct rflash_ctrl *ctrl, const char *fmt, ...)
 {
@@ -111,41 +112,46 @@ void rflash_ctrl_error(struct rflash_ctrl *ctrl, const char *fmt, ...)
 	vscnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	spin_lock_irqsave(&ctrl->lock, flags);
-	news = strcmp(ctrl->last_error, text);
+	news = !ctrl->error_logged || strcmp(ctrl->last_error, text);
+	ctrl->error_logged = true;
 	strscpy(ctrl->last_error, text, sizeof(ctrl->last_error));
 	spin_unlock_irqrestore(&ctrl->lock, flags);
 	if (news)
 		rflash_warn(ctrl, "%s", text);
 }
 
-struct rflash_ctrl *rflash_ctrl_find(u32 id)
+/**
+ * rflash_ctrl_find - the controller with this id
+ * @net: it must be of this network namespace
+ * @id: its id
+ *
+ * Return: with a reference, or NULL.
+ */
+struct rflash_ctrl *rflash_ctrl_find(const struct net *net, u32 id)
 {
-	struct rflash_ctrl *ctrl;
+	struct rflash_ctrl *ctrl = rflash_ctrl_next(net, id);
 
-	mutex_lock(&rflash_ctrls_lock);
-	list_for_each_entry(ctrl, &rflash_ctrls, entry) {
-		if (ctrl->id == id) {
-			kref_get(&ctrl->ref);
-			goto out;
-		}
-	}
-	ctrl = NULL;
-out:
-	mutex_unlock(&rflash_ctrls_lock);
-	return ctrl;
+	if (!ctrl || ctrl->id == id)
+		return ctrl;
+	rflash_ctrl_put(ctrl);
+	return NULL;
 }
 
 /**
  * rflash_ctrl_next - the controller with the smallest id of @id or more
+ * @net: of this network namespace; NULL for any
  * @id: smallest id wanted
+ *
+ * Return: with a reference, or NULL.
  */
-struct rflash_ctrl *rflash_ctrl_next(u32 id)
+struct rflash_ctrl *rflash_ctrl_next(const struct net *net, u32 id)
 {
 	struct rflash_ctrl *ctrl, *best = NULL;
 
 	mutex_lock(&rflash_ctrls_lock);
 	list_for_each_entry(ctrl, &rflash_ctrls, entry)
-		if (ctrl->id >= id && (!best || ctrl->id < best->id))
+		if ((!net || net_eq(ctrl->net, net)) && ctrl->id >= id &&
+		    (!best || ctrl->id < best->id))
 			best = ctrl;
 	if (best)
 		kref_get(&best->ref);
@@ -153,9 +159,20 @@ struct rflash_ctrl *rflash_ctrl_next(u32 id)
 	return best;
 }
 
-static bool rflash_same(const char *a, const char *b)
+static bool rflash_same_addr(const struct sockaddr_storage *a,
+			     const struct sockaddr_storage *b)
 {
-	return a == b || (a && b && !strcmp(a, b));
+	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET6)
+		return ipv6_addr_equal(&a6->sin6_addr, &b6->sin6_addr) &&
+		       a6->sin6_port == b6->sin6_port &&
+		       a6->sin6_scope_id == b6->sin6_scope_id;
+	return a4->sin_addr.s_addr == b4->sin_addr.s_addr &&
+	       a4->sin_port == b4->sin_port;
 }
 
 static struct rflash_ctrl *rflash_ctrl_twin(const struct rflash_ctrl *ctrl)
@@ -169,11 +186,10 @@ static struct rflash_ctrl *rflash_ctrl_twin(const struct rflash_ctrl *ctrl)
 		const struct rflash_opts *b = &twin->opts;
 
 		if (net_eq(ctrl->net, twin->net) &&
-		    rflash_same(a->subsys_nqn, b->subsys_nqn) &&
-		    rflash_same(a->host_nqn, b->host_nqn) &&
-		    rflash_same(a->traddr, b->traddr) &&
-		    rflash_same(a->trsvcid, b->trsvcid) &&
-		    rflash_same(a->host_traddr, b->host_traddr) &&
+		    !strcmp(a->subsys_nqn, b->subsys_nqn) &&
+		    !strcmp(a->host_nqn, b->host_nqn) &&
+		    rflash_same_addr(&ctrl->addr, &twin->addr) &&
+		    rflash_same_addr(&ctrl->host_addr, &twin->host_addr) &&
 		    rflash_ctrl_state(twin) < RFLASH_CTRL_DELETING)
 			return twin;
 	}
@@ -231,9 +247,11 @@ static void rflash_remove_work(struct work_struct *work)
 	cancel_work_sync(&ctrl->event_work);
 
 	served = ctrl->tagset_ready;
+	mutex_lock(&ctrl->connection_lock);
 	rflash_tagset_free(ctrl);
 	for (i = 0; i <= ctrl->max_io_queues; i++)
 		rflash_queue_free(ctrl, i);
+	mutex_unlock(&ctrl->connection_lock);
 
 	mutex_lock(&rflash_ctrls_lock);
 	list_del(&ctrl->entry);
@@ -264,7 +282,7 @@ void rflash_ctrl_delete_all(void)
 {
 	struct rflash_ctrl *ctrl;
 
-	while ((ctrl = rflash_ctrl_next(0))) {
+	while ((ctrl = rflash_ctrl_next(NULL, 0))) {
 		rflash_ctrl_delete(ctrl);
 		wait_for_completion(&ctrl->removed);
 		rflash_ctrl_put(ctrl);

@@ -24,15 +24,18 @@ static struct rflash_ns *rflash_disk_ns(struct gendisk *disk)
 	return disk->private_data;
 }
 
-/* The last user of the disk is gone. */
-static void rflash_free_disk(struct gendisk *disk)
+static void rflash_ns_free(struct rflash_ns *ns)
 {
-	struct rflash_ns *ns = rflash_disk_ns(disk);
-
 	ida_free(&rflash_instances, ns->instance);
 	rflash_ctrl_put(ns->ctrl);
 	kvfree(ns->stats);
 	kfree(ns);
+}
+
+/* The last user of the disk is gone. */
+static void rflash_free_disk(struct gendisk *disk)
+{
+	rflash_ns_free(rflash_disk_ns(disk));
 }
 
 static const struct block_device_operations rflash_fops = {
@@ -153,6 +156,36 @@ static void rflash_ns_limits(struct rflash_ctrl *ctrl,
 				    65536u << (info->lba_shift - SECTOR_SHIFT));
 }
 
+/* What the limits are made from; to be compared after a reconnect. */
+static bool rflash_ns_note_limits(struct rflash_ns *ns,
+				  const struct rflash_ctrl *ctrl)
+{
+	bool same = ns->vwc == ctrl->vwc && ns->oncs == ctrl->oncs &&
+		    ns->max_hw_sectors == ctrl->max_hw_sectors;
+
+	ns->vwc = ctrl->vwc;
+	ns->oncs = ctrl->oncs;
+	ns->max_hw_sectors = ctrl->max_hw_sectors;
+	return same;
+}
+
+/* A target that came back with other abilities: the disk must know them. */
+static void rflash_ns_update_limits(struct rflash_ns *ns)
+{
+	struct queue_limits lim;
+
+	if (rflash_ns_note_limits(ns, ns->ctrl))
+		return;
+	lim = queue_limits_start_update(ns->disk->queue);
+	lim.features &= ~(BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA);
+	lim.max_hw_discard_sectors = 0;
+	lim.max_write_zeroes_sectors = 0;
+	rflash_ns_limits(ns->ctrl, &ns->info, &lim);
+	if (queue_limits_commit_update_frozen(ns->disk->queue, &lim))
+		rflash_warn(ns->ctrl, "%s keeps its old limits",
+			    ns->disk->disk_name);
+}
+
 static struct rflash_ns *rflash_ns_alloc(struct rflash_ctrl *ctrl,
 					 const struct rflash_ns_info *info)
 {
@@ -174,6 +207,7 @@ static struct rflash_ns *rflash_ns_alloc(struct rflash_ctrl *ctrl,
 	ns->instance = instance;
 
 	rflash_ns_limits(ctrl, info, &lim);
+	rflash_ns_note_limits(ns, ctrl);
 	ns->disk = blk_mq_alloc_disk(&ctrl->tagset, &lim, ns);
 	if (IS_ERR(ns->disk))
 		goto free_instance;
@@ -228,6 +262,8 @@ static void rflash_ns_add(struct rflash_ctrl *ctrl,
 			    info->nsid, ret);
 		rflash_ns_unlist(ns);
 		put_disk(ns->disk);
+		/* free_disk is not called for a disk that was never added. */
+		rflash_ns_free(ns);
 		return;
 	}
 	rflash_info(ctrl, "namespace %u is %s, %llu blocks of %u bytes%s",
@@ -273,7 +309,8 @@ static void rflash_ns_update(struct rflash_ns *ns,
 
 	if (strcmp(ns->info.wwid, info->wwid) ||
 	    ns->info.lba_shift != info->lba_shift) {
-		rflash_warn(ctrl, "namespace %u is another one now: %s with blocks of %u bytes, it was %s with %u",
+		rflash_warn(ctrl,
+			    "namespace %u is another one now: %s with blocks of %u bytes, it was %s with %u",
 			    info->nsid, info->wwid, 1 << info->lba_shift,
 			    ns->info.wwid, 1 << ns->info.lba_shift);
 		rflash_ns_remove(ns);
@@ -288,6 +325,7 @@ static void rflash_ns_update(struct rflash_ns *ns,
 		set_disk_ro(ns->disk, info->read_only);
 	ns->info.nr_lbas = info->nr_lbas;
 	ns->info.read_only = info->read_only;
+	rflash_ns_update_limits(ns);
 	set_capacity_and_notify(ns->disk, rflash_ns_sectors(info));
 }
 
@@ -333,7 +371,7 @@ static void rflash_ns_remove_between(struct rflash_ctrl *ctrl, u32 after,
  */
 static void rflash_ns_scan(struct rflash_ctrl *ctrl)
 {
-	u32 last = 0, nsid, i;
+	u32 last = 0, count = 0, nsid, i;
 	__le32 *list;
 
 	list = kcalloc(RFLASH_NS_LIST_LEN, sizeof(*list), GFP_KERNEL);
@@ -347,12 +385,19 @@ static void rflash_ns_scan(struct rflash_ctrl *ctrl)
 			if (!nsid)
 				break;
 			if (nsid <= last || nsid > NVME_NSID_ALL - 2) {
-				rflash_warn(ctrl, "the target's list of namespaces has %u after %u, ids must rise",
+				rflash_warn(ctrl,
+					    "the target's list of namespaces has %u after %u, ids must rise",
 					    nsid, last);
 				goto out;
 			}
 			if (rflash_ctrl_state(ctrl) != RFLASH_CTRL_LIVE)
 				goto out;
+			if (++count > RFLASH_MAX_NAMESPACES) {
+				rflash_warn(ctrl,
+					    "more than %u namespaces: those from %u on are left out",
+					    RFLASH_MAX_NAMESPACES, nsid);
+				goto out;
+			}
 			rflash_ns_remove_between(ctrl, last, nsid);
 			if (rflash_ns_scan_one(ctrl, nsid))
 				goto out;
@@ -362,6 +407,24 @@ static void rflash_ns_scan(struct rflash_ctrl *ctrl)
 	rflash_ns_remove_between(ctrl, last, U32_MAX);
 out:
 	kfree(list);
+}
+
+static void rflash_ns_check_replaced(struct rflash_ctrl *ctrl,
+				     const struct rflash_ns_info *info,
+				     bool unusable)
+{
+	struct rflash_ns *ns;
+
+	mutex_lock(&ctrl->ns_lock);
+	ns = rflash_ns_find(ctrl, info->nsid);
+	if (ns && (unusable || strcmp(ns->info.wwid, info->wwid) ||
+		   ns->info.lba_shift != info->lba_shift)) {
+		rflash_warn(ctrl,
+			    "namespace %u came back as another one: what was to be written to %s is refused",
+			    info->nsid, ns->disk->disk_name);
+		WRITE_ONCE(ns->replaced, true);
+	}
+	mutex_unlock(&ctrl->ns_lock);
 }
 
 /**
@@ -377,23 +440,30 @@ out:
 int rflash_ns_revalidate(struct rflash_ctrl *ctrl)
 {
 	struct rflash_ns_info info;
+	u32 *nsids, nr = 0, i;
 	struct rflash_ns *ns;
 	int ret = 0;
 
+	nsids = kcalloc(RFLASH_MAX_NAMESPACES, sizeof(*nsids), GFP_KERNEL);
+	if (!nsids)
+		return -ENOMEM;
 	mutex_lock(&ctrl->ns_lock);
-	list_for_each_entry(ns, &ctrl->namespaces, entry) {
-		ret = rflash_admin_identify_ns(ctrl, ns->info.nsid, &info);
-		if (!ret && strcmp(ns->info.wwid, info.wwid)) {
-			rflash_warn(ctrl, "namespace %u came back as %s, it was %s: what was to be written to %s is refused",
-				    info.nsid, info.wwid, ns->info.wwid,
-				    ns->disk->disk_name);
-			WRITE_ONCE(ns->replaced, true);
-		}
-		if (ret && ret != -ENODEV && ret != -EOPNOTSUPP && ret != -EPROTO)
-			break;
-		ret = 0;
-	}
+	list_for_each_entry(ns, &ctrl->namespaces, entry)
+		if (nr < RFLASH_MAX_NAMESPACES)
+			nsids[nr++] = ns->info.nsid;
 	mutex_unlock(&ctrl->ns_lock);
+
+	for (i = 0; i < nr; i++) {
+		ret = rflash_admin_identify_ns(ctrl, nsids[i], &info);
+		if (ret == -ENODEV)
+			continue;
+		if (ret && ret != -EOPNOTSUPP && ret != -EPROTO)
+			goto out;
+		rflash_ns_check_replaced(ctrl, &info, ret);
+	}
+	ret = 0;
+out:
+	kfree(nsids);
 	return ret;
 }
 

@@ -15,6 +15,7 @@
  */
 #define pr_fmt(fmt) "rflash: " fmt
 
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "rflash.h"
@@ -156,9 +157,12 @@ void rflash_ctrl_live(struct rflash_ctrl *ctrl)
 	}
 	for (i = 1; i <= ctrl->nr_io_queues; i++)
 		set_bit(RFLASH_Q_LIVE, &ctrl->queues[i]->flags);
+	ctrl->error_logged = false;
+	ctrl->target_closed = false;
 	rflash_ns_unquiesce_all(ctrl);
+	rflash_admin_keep_alive_start(ctrl);
 	mutex_unlock(&ctrl->connection_lock);
-	rflash_admin_started(ctrl);
+	rflash_admin_events_start(ctrl);
 	queue_work(rflash_slow_wq, &ctrl->scan_work);
 
 	/* A fault before the state was LIVE has not counted as one. */
@@ -180,9 +184,17 @@ static s32 rflash_loss_left(struct rflash_ctrl *ctrl)
 
 static void rflash_schedule_reconnect(struct rflash_ctrl *ctrl)
 {
+	unsigned long gone = (jiffies - ctrl->fault_jiffies) / HZ;
 	s32 left = rflash_loss_left(ctrl);
 	u32 delay = ctrl->opts.reconnect_delay;
 
+	/*
+	 * Unless the target hung up, it may not know yet that the association
+	 * is over, and still carry out what it has of it. It does know once the
+	 * keep-alive timeout has passed. Only then are writes sent again.
+	 */
+	if (!ctrl->target_closed && gone < ctrl->opts.kato)
+		delay = max_t(u32, delay, ctrl->opts.kato - gone);
 	if (left >= 0)
 		delay = min_t(u32, delay, left);
 	queue_delayed_work(rflash_wq, &ctrl->reconnect_work, delay * HZ);
@@ -192,22 +204,24 @@ static void rflash_recovery_work(struct work_struct *work)
 {
 	struct rflash_ctrl *ctrl = container_of(work, struct rflash_ctrl,
 						recovery_work);
+	unsigned int noio = memalloc_noio_save();
 
 	if (rflash_ctrl_state(ctrl) == RFLASH_CTRL_DELETING)
 		WRITE_ONCE(ctrl->io_failing, true);
-	cancel_delayed_work_sync(&ctrl->keep_alive_work);
 	ctrl->fault_jiffies = jiffies;
 	rflash_ctrl_disconnect(ctrl);
+	cancel_delayed_work_sync(&ctrl->keep_alive_work);
 
-	if (!rflash_ctrl_event(ctrl, RFLASH_EV_TORN_DOWN)) {
+	if (rflash_ctrl_event(ctrl, RFLASH_EV_TORN_DOWN)) {
+		if (ctrl->opts.fast_io_fail_tmo >= 0)
+			queue_delayed_work(rflash_wq, &ctrl->fast_fail_work,
+					   ctrl->opts.fast_io_fail_tmo * HZ);
+		rflash_schedule_reconnect(ctrl);
+	} else {
 		/* Being removed: nobody will come back for what is held. */
 		rflash_ctrl_fail_io(ctrl);
-		return;
 	}
-	if (ctrl->opts.fast_io_fail_tmo >= 0)
-		queue_delayed_work(rflash_wq, &ctrl->fast_fail_work,
-				   ctrl->opts.fast_io_fail_tmo * HZ);
-	rflash_schedule_reconnect(ctrl);
+	memalloc_noio_restore(noio);
 }
 
 static void rflash_reconnect_work(struct work_struct *work)
@@ -215,6 +229,7 @@ static void rflash_reconnect_work(struct work_struct *work)
 	struct rflash_ctrl *ctrl = container_of(to_delayed_work(work),
 						struct rflash_ctrl,
 						reconnect_work);
+	unsigned int noio;
 	int ret;
 
 	if (rflash_ctrl_state(ctrl) != RFLASH_CTRL_RECONNECTING)
@@ -226,7 +241,10 @@ static void rflash_reconnect_work(struct work_struct *work)
 		rflash_ctrl_delete(ctrl);
 		return;
 	}
+	/* Memory reclaim may be waiting for the I/O that we hold. */
+	noio = memalloc_noio_save();
 	ret = rflash_ctrl_connect(ctrl);
+	memalloc_noio_restore(noio);
 	if (!ret) {
 		ctrl->reconnects++;
 		rflash_ctrl_live(ctrl);

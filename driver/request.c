@@ -456,7 +456,10 @@ int rflash_tagset_alloc(struct rflash_ctrl *ctrl)
 	}
 	for (i = 0; i < ctrl->nr_io_queues; i++)
 		ctrl->queues[i + 1]->tags = set->tags[i];
+	/* Who looks at the queues, control.c, may do so from here on. */
+	mutex_lock(&ctrl->connection_lock);
 	ctrl->tagset_ready = true;
+	mutex_unlock(&ctrl->connection_lock);
 	return 0;
 }
 

@@ -27,11 +27,12 @@
 #include "transport.h"
 
 #define RFLASH_ERROR_LEN	320
-#define RFLASH_WWID_LEN		128
+#define RFLASH_WWID_LEN		160	/* "nvme." with serial and model in hex: 142 */
 #define RFLASH_IO_TIMEOUT	(30 * HZ)
 #define RFLASH_CMD_RETRIES	5
 #define RFLASH_MAX_HW_SECTORS	8192u	/* 4 MiB; the controller may want less */
 #define RFLASH_DSM_RANGES	256u	/* NVM command set, Dataset Management */
+#define RFLASH_MAX_NAMESPACES	256u	/* disks per controller */
 
 struct rflash_ns;
 
@@ -163,7 +164,7 @@ struct rflash_batch {
  *
  * @ref: held by the list of controllers until removal is done, by each
  *	namespace until its disk is freed, and by whoever looked it up
- * @lock: protects @state and @last_error; a leaf, softirq-safe
+ * @lock: protects @state, @last_error and @error_logged; a leaf, softirq-safe
  * @state: written by rflash_ctrl_event() alone
  * @io_failing: held and new I/O is to fail: fast_io_fail_tmo has passed, or
  *	the controller is being removed without a connection
@@ -191,7 +192,9 @@ struct rflash_ctrl {
 	spinlock_t lock;		/* state, last_error */
 	enum rflash_ctrl_state state;
 	char last_error[RFLASH_ERROR_LEN];
+	bool error_logged;		/* in this outage */
 	bool io_failing;
+	bool target_closed;		/* it was the target that hung up */
 	u32 reconnects;
 	unsigned long fault_jiffies;	/* when the present outage began */
 	struct mutex connection_lock;	/* see above */
@@ -252,6 +255,7 @@ struct rflash_ns_info {
  *	of that queue.
  * @quiesced: this disk's queue is quiesced; protected by ctrl->ns_lock
  * @removing: del_gendisk is under way
+ * @max_hw_sectors, @oncs, @vwc: what the disk's limits were made from
  * @replaced: after a reconnect the target has another namespace under this id;
  *	I/O fails until the scan has removed the disk
  */
@@ -264,6 +268,9 @@ struct rflash_ns {
 	bool quiesced;
 	bool removing;
 	bool replaced;
+	bool vwc;
+	u16 oncs;
+	u32 max_hw_sectors;
 	u32 nr_stats;
 	struct rflash_queue_stats *stats;
 };
@@ -277,9 +284,8 @@ int rflash_ctrl_create(struct net *net, const struct rflash_transport_ops *ops,
 		       char *error);
 int rflash_ctrl_delete(struct rflash_ctrl *ctrl);
 void rflash_ctrl_delete_all(void);
-struct rflash_ctrl *rflash_ctrl_find(u32 id);
-struct rflash_ctrl *rflash_ctrl_next(u32 id);
-struct rflash_ctrl *rflash_ctrl_find_instance(u32 instance);
+struct rflash_ctrl *rflash_ctrl_find(const struct net *net, u32 id);
+struct rflash_ctrl *rflash_ctrl_next(const struct net *net, u32 id);
 void rflash_ctrl_put(struct rflash_ctrl *ctrl);
 enum rflash_ctrl_state rflash_ctrl_state(struct rflash_ctrl *ctrl);
 bool rflash_ctrl_event(struct rflash_ctrl *ctrl, enum rflash_event event);
@@ -305,7 +311,8 @@ int rflash_admin_ns_list(struct rflash_ctrl *ctrl, u32 after, __le32 *list);
 int rflash_admin_identify_ns(struct rflash_ctrl *ctrl, u32 nsid,
 			     struct rflash_ns_info *info);
 void rflash_admin_shutdown(struct rflash_ctrl *ctrl);
-void rflash_admin_started(struct rflash_ctrl *ctrl);
+void rflash_admin_keep_alive_start(struct rflash_ctrl *ctrl);
+void rflash_admin_events_start(struct rflash_ctrl *ctrl);
 void rflash_admin_event_work(struct work_struct *work);
 void rflash_admin_keep_alive_work(struct work_struct *work);
 

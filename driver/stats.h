@@ -7,7 +7,9 @@
  * locked or atomic. Readers run at any time and take a snapshot that is not one
  * moment's: a request can be in one counter and not yet in the next. On 32-bit
  * machines a reader can also see half of a 64-bit counter's carry; such a value
- * is off by 2^32 and right again in the next reading.
+ * is off by 2^32 and right again in the next reading. Requests that fail or are
+ * put through one by one end on the CPU that submitted them: there a count can
+ * be lost to a completion on the receive path at the same instant.
  */
 #ifndef _RFLASH_STATS_H
 #define _RFLASH_STATS_H

@@ -6,8 +6,9 @@
  * the 16 counts how often that tag has been used. A completion whose generation
  * is not the tag's current one belongs to a command that is already gone (or to
  * none) and must be dropped. A stale completion is mistaken for a current one
- * only if it is late by an exact multiple of all generations: 63 uses of the
- * same tag at depth 1024, 511 at depth 128.
+ * only if it is late by an exact multiple of all generations. The index also
+ * counts the driver's own commands, three at most: so there are 31 generations
+ * at the greatest queue size, 1024, and 255 at 128.
  *
  * The generation of all ones is not used, so that no identifier is FFFFh, which
  * the specification sets aside for "no command" in the error log.

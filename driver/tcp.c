@@ -126,6 +126,8 @@ static void rflash_tcp_state_change(struct sock *sk)
 	case TCP_LAST_ACK:
 	case TCP_FIN_WAIT1:
 	case TCP_FIN_WAIT2:
+		if (!tq->queue.qid)
+			WRITE_ONCE(tq->queue.ctrl->target_closed, true);
 		rflash_queue_fault(&tq->queue, sk->sk_err == ECONNRESET ?
 				   "queue %u: the target reset the connection" :
 				   sk->sk_err == ETIMEDOUT ?
@@ -178,6 +180,7 @@ static void rflash_tcp_give_callbacks(struct rflash_tcp_queue *tq)
 static int rflash_tcp_recv_icresp(struct rflash_tcp_queue *tq,
 				  struct nvme_tcp_icresp_pdu *icresp)
 {
+	unsigned long end = jiffies + tq->queue.ctrl->connect_timeout;
 	size_t have = 0;
 
 	while (have < sizeof(*icresp)) {
@@ -186,8 +189,13 @@ static int rflash_tcp_recv_icresp(struct rflash_tcp_queue *tq,
 			.iov_len = sizeof(*icresp) - have,
 		};
 		struct msghdr msg = { };
-		int ret = kernel_recvmsg(tq->sock, &msg, &vec, 1, vec.iov_len, 0);
+		int ret;
 
+		/* One limit for all of it, however small the pieces are. */
+		if (time_after_eq(jiffies, end))
+			return -ETIMEDOUT;
+		WRITE_ONCE(tq->sock->sk->sk_rcvtimeo, end - jiffies);
+		ret = kernel_recvmsg(tq->sock, &msg, &vec, 1, vec.iov_len, 0);
 		if (ret == 0)
 			return -ECONNRESET;
 		if (ret == -EAGAIN)
@@ -225,15 +233,19 @@ static int rflash_tcp_handshake(struct rflash_tcp_queue *tq)
 	if (!ret)
 		ret = rflash_tcp_recv_icresp(tq, icresp);
 	if (ret) {
-		if (ret == -ETIMEDOUT)
+		if (ret == -ERESTARTSYS || ret == -EINTR) {
+			rflash_ctrl_error(ctrl, "interrupted while connecting");
+			ret = -EINTR;
+		} else if (ret == -ETIMEDOUT) {
 			rflash_ctrl_error(ctrl,
 					  "queue %u: the target accepted the connection but did not answer in %u s",
 					  tq->queue.qid,
 					  (u32)(ctrl->connect_timeout / HZ));
-		else
+		} else {
 			rflash_ctrl_error(ctrl,
 					  "queue %u: the target closed the connection at once: is it an NVMe/TCP port?",
 					  tq->queue.qid);
+		}
 		goto out;
 	}
 	ret = rflash_pdu_parse_icresp(icresp, ctrl->opts.hdr_digest,
@@ -307,6 +319,11 @@ static int rflash_tcp_connect_sock(struct rflash_tcp_queue *tq)
 	case -ENETUNREACH:
 		rflash_ctrl_error(ctrl, "no route to %s", ctrl->opts.traddr);
 		break;
+	case -ERESTARTSYS:
+	case -EINTR:
+		rflash_ctrl_error(ctrl, "interrupted while connecting");
+		ret = -EINTR;
+		break;
 	case -ETIMEDOUT:
 		rflash_ctrl_error(ctrl, "%s port %s did not answer in %u s",
 				  ctrl->opts.traddr, ctrl->opts.trsvcid,
@@ -318,6 +335,14 @@ static int rflash_tcp_connect_sock(struct rflash_tcp_queue *tq)
 		break;
 	}
 	return ret;
+}
+
+/* sock_no_linger(): resets the connection and drops what is unsent. */
+static void rflash_tcp_release_sock(struct rflash_tcp_queue *tq)
+{
+	sk_clear_memalloc(tq->sock->sk);
+	sock_release(tq->sock);
+	tq->sock = NULL;
 }
 
 static int rflash_tcp_start(struct rflash_queue *queue)
@@ -352,8 +377,7 @@ static int rflash_tcp_start(struct rflash_queue *queue)
 	return 0;
 
 release_sock:
-	sock_release(tq->sock);
-	tq->sock = NULL;
+	rflash_tcp_release_sock(tq);
 	return ret;
 }
 
@@ -366,9 +390,7 @@ static void rflash_tcp_stop(struct rflash_queue *queue)
 	WRITE_ONCE(tq->stopping, true);
 	rflash_tcp_give_callbacks(tq);
 	cancel_work_sync(&tq->work);
-	/* sock_no_linger(): resets the connection and drops what is unsent. */
-	sock_release(tq->sock);
-	tq->sock = NULL;
+	rflash_tcp_release_sock(tq);
 }
 
 static void rflash_tcp_endpoint(struct rflash_queue *queue,

@@ -108,6 +108,7 @@ enum {
  *
  * @pending: commands to be sent, oldest first
  * @tx: the command being sent; @tx_stage and @tx_done (bytes) say how far
+ * @tx_pdus: sent in the present burst, for the tracepoint
  * @rx_head: header being received, @rx_have bytes of it
  * @rx_skip: bytes to be received into @rx_tail and ignored, but for the
  *	header digest at its start
@@ -132,6 +133,7 @@ struct rflash_tcp_queue {
 	struct rflash_tcp_cmd *tx;
 	enum rflash_tcp_tx_stage tx_stage;
 	u32 tx_done;
+	u32 tx_pdus;
 
 	enum rflash_tcp_rx_state rx_state;
 	u32 rx_have;

@@ -209,7 +209,9 @@ static int rflash_tcp_read_head(struct rflash_tcp_queue *tq,
 	if (unlikely(ret))
 		return ret;
 	tq->rx_have += n;
-	if (tq->rx_have < want)
+	/* A terminate request has no digest, and nothing may come after it. */
+	if (tq->rx_have < want && (tq->rx_have < RFLASH_TCP_HEAD_LEN ||
+				   tq->rx_hdr.type != nvme_tcp_c2h_term))
 		return n;
 
 	tq->rx_have = 0;

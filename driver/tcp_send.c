@@ -192,6 +192,7 @@ static void rflash_tcp_pdu_sent(struct rflash_tcp_queue *tq,
 
 	tq->tx_stage = RFLASH_TCP_TX_HEAD;
 	tq->tx_done = 0;
+	tq->tx_pdus++;
 	if (tcmd->phase == RFLASH_TCP_H2C && tcmd->r2t.length) {
 		rflash_tcp_next_h2c(tq, tcmd);
 		return;
@@ -334,13 +335,14 @@ bool rflash_tcp_send(struct rflash_tcp_queue *tq)
 	struct sock *sk = tq->sock->sk;
 	struct rflash_batch batch = { };
 	unsigned int noreclaim;
-	u32 bytes = 0, calls = 0;
+	u32 bytes = 0;
 	bool again = false;
 	int ret = 0;
 
 	if (unlikely(test_bit(RFLASH_Q_FAILED, &tq->queue.flags)))
 		return false;
 
+	tq->tx_pdus = 0;
 	/* Writeback may be waiting for us: we may use the reserves. */
 	noreclaim = memalloc_noreclaim_save();
 	while (tq->tx || (tq->tx = rflash_tcp_pop(tq))) {
@@ -358,11 +360,10 @@ bool rflash_tcp_send(struct rflash_tcp_queue *tq)
 		if (unlikely(ret <= 0))
 			break;
 		bytes += ret;
-		calls++;
 	}
 	memalloc_noreclaim_restore(noreclaim);
 
-	trace_rflash_send(tq->queue.ctrl->id, tq->queue.qid, bytes, calls);
+	trace_rflash_send(tq->queue.ctrl->id, tq->queue.qid, bytes, tq->tx_pdus);
 	if (unlikely(ret == -EAGAIN || (ret == 0 && tq->tx)))
 		again = sk_stream_is_writeable(sk);
 	else if (unlikely(ret < 0))

@@ -3,13 +3,16 @@
  * rflash control interface: generic-netlink family "rflash", version 1.
  *
  * The family has one multicast group, "events", and these commands. All but
- * the two GETs need CAP_SYS_ADMIN in the initial user namespace.
+ * the two GETs need CAP_SYS_ADMIN and CAP_NET_ADMIN in the initial user
+ * namespace. A controller belongs to the network namespace it was connected
+ * from, and is seen and disconnected from there alone.
  *
  * RFLASH_CMD_CONNECT (do)
  *	Create a controller: connect to one NVMe subsystem and make its
  *	namespaces block devices. Returns when the devices are usable, or fails
- *	with nothing left behind. Bounded by the keep-alive timeout (by
- *	RFLASH_KATO_DEFAULT where that is 0).
+ *	with nothing left behind. Each step (TCP connect, each command) is
+ *	bounded by the keep-alive timeout, by RFLASH_KATO_DEFAULT where that is
+ *	0; the first that is not answered ends the attempt.
  *
  *	Request:
  *	  RFLASH_A_TRANSPORT		string, "tcp" (required)
@@ -54,6 +57,7 @@
  *	  EPROTO	the peer broke the protocol
  *	  EOPNOTSUPP	the target needs what this driver lacks
  *	  EIO		the target refused a command that every target must know
+ *	  EINTR		the caller was killed
  *	  ECANCELED	it was disconnected while it was connecting
  *
  * RFLASH_CMD_DISCONNECT (do)
