@@ -68,7 +68,8 @@ def mmdebstrap(suites: tuple[str, ...], include: Iterable[str], target: Path, *o
     for option in mirror.acquire_options():
         command.append(f"--aptopt={option}")
     command += ["--aptopt=Acquire::Languages \"none\";",
-                "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
+                "--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/man/*",
+                "--dpkgopt=path-exclude=/usr/share/doc/*",
                 "--dpkgopt=path-exclude=/usr/share/locale/*",
                 suites[0], str(target), "-"]  # fmt: skip
     with open(log, "w") as stream:
