@@ -33,9 +33,7 @@ def figures(path: Path, min_ios: int = 100) -> dict:
         raise FioError(f"{path}: fio reports error {job['error']}")
     side = max((job["read"], job["write"]), key=lambda s: s["total_ios"])
     if side["total_ios"] < min_ios:
-        raise FioError(
-            f"{path}: {side['total_ios']} requests are too few to measure (at least {min_ios})"
-        )
+        raise FioError(f"{path}: {side['total_ios']} requests are too few to measure (at least {min_ios})")
     lat = side["lat_ns"]
     percentile = lat.get("percentile", {})
     return {
@@ -45,10 +43,7 @@ def figures(path: Path, min_ios: int = 100) -> dict:
         "lat_us": {
             "mean": lat["mean"] / 1000,
             "max": lat["max"] / 1000,
-            **{
-                "p" + key.rstrip("0").rstrip(".").replace(".", ""): value / 1000
-                for key, value in percentile.items()
-            },
+            **{"p" + key.rstrip("0").rstrip(".").replace(".", ""): value / 1000 for key, value in percentile.items()},
         },
         "bins": {int(k): v for k, v in lat.get("bins", {}).items()},
         "fio_version": report.get("fio version", ""),

@@ -3,8 +3,8 @@
 #
 # Guest side of the driver benchmark: one machine that is host and target.
 # Runs what $RFLASH_OUT/runs lists, a line each: NAME SUBJECT FIO-ARGUMENTS.
-# Leaves NAME.json and NAME.ctxt (context switches of the whole machine, before
-# and after the job), and a file "provenance".
+# Leaves NAME.json, NAME.prerun.txt and NAME.postrun.txt (context switches of
+# the whole machine before and after the job), and a file "provenance".
 
 cd "$(dirname "$0")/../selftests" || exit 1
 # shellcheck source=../selftests/lib.sh
@@ -31,6 +31,8 @@ declare -A subject=([null_blk]=$device)
 connect_nvme() {
 	INITIATOR=nvme host_connect -q "$NQN:nvme" -I "$(cat /proc/sys/kernel/random/uuid)" --disable-sqflow --queue-size=128 || die "nvme-tcp does not connect"
 	subject[nvme-tcp]=$DEV
+	# One queue gets mq-deadline, which would cost it a tenth.
+	echo none >"/sys/block/$DISK/queue/scheduler"
 }
 connect_rflash() {
 	host_load || die "rflash does not load"
@@ -59,6 +61,7 @@ done
 	cat /proc/cmdline
 } >"$results/provenance"
 
+cd "$results" || exit 1 # fio leaves the hooks' output where it is
 total=$(wc -l <"$runs")
 count=0
 while read -r name which args; do
@@ -67,8 +70,7 @@ while read -r name which args; do
 	# shellcheck disable=SC2086 # words
 	fio --name="$name" --filename="${subject[$which]}" --eta=never \
 		--output-format=json+ --output="$results/$name.json" \
-		--exec_prerun="grep ctxt /proc/stat >$results/$name.ctxt" \
-		--exec_postrun="grep ctxt /proc/stat >>$results/$name.ctxt" \
+		--exec_prerun="grep ctxt /proc/stat" --exec_postrun="grep ctxt /proc/stat" \
 		$args </dev/null >"$results/$name.err" 2>&1 || {
 		note_file "$results/$name.err"
 		die "fio failed in $name"

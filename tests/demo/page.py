@@ -15,7 +15,6 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "bench")]
 
 import fiodata
-
 import plots
 
 SUBJECTS = ("local", "nvme-tcp", "rflash")
@@ -36,9 +35,7 @@ def collect(results):
     for case, subjects in runs.items():
         counts = {len(rounds) for rounds in subjects.values()}
         if len(counts) != 1 or not counts.pop():
-            raise fiodata.FioError(
-                f"{results}: not every subject was measured in {case}"
-            )
+            raise fiodata.FioError(f"{results}: not every subject was measured in {case}")
     return runs
 
 
@@ -56,9 +53,7 @@ def outage(results):
     report = fiodata.load(results / "outage.json")
     job = report["jobs"][0]
     if job["error"]:
-        raise fiodata.FioError(
-            f"fio reports error {job['error']} in the run through the outage"
-        )
+        raise fiodata.FioError(f"fio reports error {job['error']} in the run through the outage")
     events = {}
     for line in (results / "events").read_text().splitlines():
         ms, what = line.split()
@@ -73,11 +68,7 @@ def outage(results):
     start = min(when - ms for when, ms, _ in rows)
     ios = [((when - start) / 1000, ms, write) for when, ms, write in rows]
     marks = {what: (ms - start) / 1000 for what, ms in events.items()}
-    lost = sum(
-        job[side][kind]
-        for side in ("read", "write")
-        for kind in ("short_ios", "drop_ios")
-    )
+    lost = sum(job[side][kind] for side in ("read", "write") for kind in ("short_ios", "drop_ios"))
     return {
         "ios": ios,
         "writes": job["write"]["total_ios"],
@@ -119,11 +110,7 @@ def as_text(rows):
 
 def as_html(rows):
     def line(row, tag):
-        return (
-            "<tr>"
-            + "".join(f"<{tag}>{html.escape(word)}</{tag}>" for word in row)
-            + "</tr>"
-        )
+        return "<tr>" + "".join(f"<{tag}>{html.escape(word)}</{tag}>" for word in row) + "</tr>"
 
     return (
         f"<table><thead>{line(rows[0], 'th')}</thead>"
@@ -204,21 +191,13 @@ def build(results, page):
         writes=through["writes"],
         verified=through["verified"],
         errors=through["errors"],
-        timeline=plots.timeline(
-            through["ios"], through["away"], through["back"], through["live"]
-        ),
+        timeline=plots.timeline(through["ios"], through["away"], through["back"], through["live"]),
         iops=plots.iops(
-            [
-                (title, {s: [r["iops"] for r in runs[case][s]] for s in SUBJECTS})
-                for case, title in CASES.items()
-            ],
+            [(title, {s: [r["iops"] for r in runs[case][s]] for s in SUBJECTS}) for case, title in CASES.items()],
             SUBJECTS,
         ),
         latency=plots.latency(
-            [
-                (CASES[case], {s: joined(runs[case][s]) for s in SUBJECTS})
-                for case in ("randread-1", "randread-32")
-            ],
+            [(CASES[case], {s: joined(runs[case][s]) for s in SUBJECTS}) for case in ("randread-1", "randread-32")],
             SUBJECTS,
         ),
         table=as_html(rows),

@@ -78,9 +78,15 @@ def iops(cases, subjects):
             high.append(values[-1] - median)
         at = [x + (i - (len(subjects) - 1) / 2) * width for x in range(len(cases))]
         bars = axes.bar(
-            at, middle, width * 0.92, label=subject, color=COLOURS[subject],
-            yerr=(low, high), ecolor=INK, error_kw={"elinewidth": 1, "capsize": 2},
-        )  # fmt: skip
+            at,
+            middle,
+            width * 0.92,
+            label=subject,
+            color=COLOURS[subject],
+            yerr=(low, high),
+            ecolor=INK,
+            error_kw={"elinewidth": 1, "capsize": 2},
+        )
         axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=9)
     axes.set_xticks(range(len(cases)), [title for title, _ in cases])
     axes.set_ylabel("thousand I/Os per second")
@@ -120,18 +126,14 @@ def latency(panels, subjects):
 
 def timeline(ios, away, back, live):
     """ios: [(seconds, latency in ms, is write)]; the others: seconds."""
-    figure, (top, low) = plt.subplots(
-        2, 1, figsize=(9, 4.6), sharex=True, gridspec_kw={"height_ratios": [2, 1]}
-    )
+    figure, (top, low) = plt.subplots(2, 1, figsize=(9, 4.6), sharex=True, gridspec_kw={"height_ratios": [2, 1]})
     for is_write, label, colour in (
         (True, "write", WRITE),
         (False, "verifying read", READ),
     ):
         points = [(t, ms) for t, ms, w in ios if w is is_write]
         if points:
-            top.scatter(
-                *zip(*points, strict=True), s=5, color=colour, label=label, linewidths=0
-            )
+            top.scatter(*zip(*points, strict=True), s=5, color=colour, label=label, linewidths=0)
     top.set_yscale("log")
     top.set_ylabel("latency, ms")
     bucket = 0.2
@@ -142,16 +144,17 @@ def timeline(ios, away, back, live):
     low.bar(
         [(i + 0.5) * bucket for i in range(last + 1)],
         [counts.get(i, 0) / bucket for i in range(last + 1)],
-        bucket, color=INK, alpha=0.55,
-    )  # fmt: skip
+        bucket,
+        color=INK,
+        alpha=0.55,
+    )
     low.set_ylabel("I/Os per s")
     low.set_xlabel("seconds since fio started")
     for axes in (top, low):
         axes.axvspan(away, back, color=AWAY, alpha=0.16, linewidth=0)
         axes.axvline(live, color=INK, linewidth=0.8, linestyle=":")
     label_y = 1.03
-    top.text((away + back) / 2, label_y, "target away", ha="center",
-             transform=top.get_xaxis_transform())  # fmt: skip
+    top.text((away + back) / 2, label_y, "target away", ha="center", transform=top.get_xaxis_transform())
     top.text(
         live,
         label_y,
