@@ -351,9 +351,7 @@ def address(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--listen", type=address, required=True)
     parser.add_argument("--target", type=address, required=True)
     parser.add_argument("--control", type=int, required=True)
