@@ -10,7 +10,7 @@
 source "$(dirname "$0")/lib.sh"
 
 need_server
-need_cmd nft on-server
+need_cmd nft on-server blkdiscard
 needs_met
 plan 14
 
@@ -27,6 +27,8 @@ check "connect" host_connect -k $KATO -c $DELAY || die "no connection"
 # whole area is verified once more, from the target, with the host's caches
 # out of it (direct I/O).
 start_load() { # NAME
+	# What an earlier load has left would pass for what this one lost.
+	blkdiscard -z "$DEV" || return 1
 	spawn fio --output-format=json --output="$OUT/$1.json" --eta=never --verify_state_save=0 --thread \
 		--group_reporting --filename="$DEV" --ioengine=libaio --direct=1 \
 		--rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=8 \
@@ -57,7 +59,7 @@ outage() {
 	local before after
 	waited_ms=${4:-1000}
 	before=$(host_reconnects)
-	start_load "$1"
+	start_load "$1" || return 1
 	sleep 2
 	ended "$load_pid" && { load_ended_well; echo "the load was over too early"; return 1; }
 	$2 || return 1
@@ -122,7 +124,7 @@ reset_all() { ss -K "dport = :$PORT" | grep -c ESTAB; }
 reset_noticed() {
 	local before
 	before=$(host_reconnects)
-	start_load reset
+	start_load reset || return 1
 	sleep 2
 	reset_all || return 1
 	wait_until 20 eval "[ \"\$(host_reconnects)\" -gt $before ]" || return 1
@@ -137,7 +139,7 @@ check "reset connections: nothing is lost" all_there
 
 # The target restarts three times in quick succession.
 flapping() {
-	start_load flapping
+	start_load flapping || return 1
 	local i
 	for i in 1 2 3; do
 		sleep 0.$((i * 3))
