@@ -86,6 +86,8 @@ int rflash_state_next(enum rflash_ctrl_state from, enum rflash_event ev)
 /**
  * rflash_state_name - the name of a state, as the control interface's users see it
  * @state: the state
+ *
+ * Return: a constant string, "unknown" for what is no state.
  */
 const char *rflash_state_name(enum rflash_ctrl_state state)
 {
@@ -97,6 +99,8 @@ const char *rflash_state_name(enum rflash_ctrl_state state)
 /**
  * rflash_event_name - the name of an event, for messages
  * @ev: the event
+ *
+ * Return: a constant string, "unknown" for what is no event.
  */
 const char *rflash_event_name(enum rflash_event ev)
 {

@@ -17,6 +17,7 @@
  * @RFLASH_EV_GIVE_UP: the first connect failed, or ctrl_loss_tmo is over
  * @RFLASH_EV_DELETE: somebody wants it gone
  * @RFLASH_EV_DELETED: all its devices and connections are gone
+ * @__RFLASH_EVENTS: number of events
  */
 enum rflash_event {
 	RFLASH_EV_CONNECT,

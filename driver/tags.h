@@ -38,6 +38,8 @@ static inline u8 rflash_tag_bits(unsigned int depth)
  * @bits: as rflash_tag_bits() gave it
  * @index: the tag's index, below 2^@bits
  * @gen: the tag's generation, as rflash_gen_next() gave it
+ *
+ * Return: the identifier, never FFFFh.
  */
 static inline u16 rflash_cid(u8 bits, u16 index, u16 gen)
 {
@@ -61,6 +63,8 @@ static inline u16 rflash_cid_index(u8 bits, u16 cid)
  * rflash_cid_gen - the generation in a command identifier
  * @bits: as rflash_tag_bits() gave it
  * @cid: command identifier, possibly from the peer
+ *
+ * Return: the generation, which can be the one that is not used.
  */
 static inline u16 rflash_cid_gen(u8 bits, u16 cid)
 {

@@ -348,6 +348,8 @@ int rflash_pdu_parse_r2t(const struct nvme_tcp_r2t_pdu *pdu,
 /**
  * rflash_pdu_fes_name - a fatal error status in words
  * @fes: fatal error status of a terminate request
+ *
+ * Return: a constant string, "unknown reason" for a status that is not defined.
  */
 const char *rflash_pdu_fes_name(u16 fes)
 {
@@ -410,6 +412,8 @@ __le32 rflash_pdu_hdgst(const void *pdu, size_t hlen)
  * rflash_pdu_hdgst_ok - check the digest of a header
  * @pdu: the header, with its digest right behind it
  * @hlen: length of the header without the digest
+ *
+ * Return: whether the digest is that of the header.
  */
 bool rflash_pdu_hdgst_ok(const void *pdu, size_t hlen)
 {

@@ -121,6 +121,8 @@ static void rflash_limits_apply(struct request_queue *q,
  * @lim: limits, or NULL for the defaults
  * @queuedata: for the driver
  * @lkclass: lock class of the disk
+ *
+ * Return: the disk, or an error pointer.
  */
 struct gendisk *rflash_compat_alloc_disk(struct blk_mq_tag_set *set,
 					 const struct rflash_compat_limits *lim,

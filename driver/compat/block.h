@@ -39,11 +39,10 @@ typedef unsigned int __bitwise blk_features_t;	/* as the kernel has it */
 #define BLK_FEAT_ADD_RANDOM	((__force blk_features_t)(1u << 3))
 #define BLK_FEAT_STABLE_WRITES	((__force blk_features_t)(1u << 5))
 
-/**
- * struct rflash_compat_limits - queue limits as later kernels have them
- *
- * The fields are those of struct queue_limits that a driver sets; each means
- * what it means there, and 0 the block layer's default.
+/*
+ * Queue limits as later kernels have them: the fields of struct queue_limits
+ * that a driver sets. Each means what it means there, and 0 the block layer's
+ * default.
  */
 struct rflash_compat_limits {
 	blk_features_t features;
