@@ -281,6 +281,7 @@ static int rflash_use_identity(struct rflash_ctrl *ctrl,
 	ctrl->oncs = le16_to_cpu(id->oncs);
 	ctrl->oaes = le32_to_cpu(id->oaes);
 	ctrl->vwc = id->vwc & NVME_CTRL_VWC_PRESENT;
+	ctrl->tbkas = le32_to_cpu(id->ctratt) & NVME_CTRL_ATTR_TBKAS;
 	ctrl->vid = le16_to_cpu(id->vid);
 	rflash_copy_text(ctrl->model, id->mn, sizeof(id->mn));
 	rflash_copy_text(ctrl->serial, id->sn, sizeof(id->sn));

@@ -212,23 +212,19 @@ static int rflash_put_ns(struct sk_buff *skb, struct rflash_ns *ns)
 }
 
 static int rflash_put_queue(struct sk_buff *skb, struct rflash_ctrl *ctrl,
-			    u32 qid)
+			    u32 qid, struct cpumask *mask)
 {
 	struct rflash_queue_endpoint ep = { };
 	char cpus[64] = "";
-	cpumask_var_t mask;
 	struct nlattr *nest;
 	u32 cpu;
 
 	ctrl->ops->endpoint(ctrl->queues[qid], &ep);
-	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
-		return -ENOMEM;
+	cpumask_clear(mask);
 	for_each_possible_cpu(cpu)
 		if (ctrl->tagset.map[HCTX_TYPE_DEFAULT].mq_map[cpu] == qid - 1)
 			cpumask_set_cpu(cpu, mask);
 	snprintf(cpus, sizeof(cpus), "%*pbl", cpumask_pr_args(mask));
-	free_cpumask_var(mask);
-
 	nest = nla_nest_start(skb, RFLASH_A_QUEUE);
 	if (!nest ||
 	    nla_put_u32(skb, RFLASH_QUEUE_A_QID, qid) ||
@@ -238,6 +234,25 @@ static int rflash_put_queue(struct sk_buff *skb, struct rflash_ctrl *ctrl,
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);
 	return 0;
+}
+
+static int rflash_put_queues(struct sk_buff *skb, struct rflash_ctrl *ctrl)
+{
+	cpumask_var_t mask;
+	int ret = 0;
+	u32 qid;
+
+	/* Not with the lock, which recovery needs: reclaim may wait for that. */
+	if (!alloc_cpumask_var(&mask, GFP_KERNEL))
+		return -ENOMEM;
+	mutex_lock(&ctrl->connection_lock);
+	/* Before there are tags, and after, there are no queues to speak of. */
+	if (ctrl->tagset_ready)
+		for (qid = 1; qid <= ctrl->nr_io_queues && !ret; qid++)
+			ret = rflash_put_queue(skb, ctrl, qid, mask);
+	mutex_unlock(&ctrl->connection_lock);
+	free_cpumask_var(mask);
+	return ret;
 }
 
 static int rflash_put_opts(struct sk_buff *skb, const struct rflash_ctrl *ctrl)
@@ -301,7 +316,6 @@ static int rflash_put_ctrl(struct sk_buff *skb, struct rflash_ctrl *ctrl)
 	struct nlattr *nest = nla_nest_start(skb, RFLASH_A_CTRL);
 	struct rflash_ns *ns;
 	int ret = 0;
-	u32 qid;
 
 	if (!nest || rflash_put_identity(skb, ctrl) ||
 	    rflash_put_opts(skb, ctrl) || rflash_put_state(skb, ctrl))
@@ -316,12 +330,8 @@ static int rflash_put_ctrl(struct sk_buff *skb, struct rflash_ctrl *ctrl)
 	}
 	mutex_unlock(&ctrl->ns_lock);
 
-	/* Before there are tags, and after, there are no queues to speak of. */
-	mutex_lock(&ctrl->connection_lock);
-	if (ctrl->tagset_ready)
-		for (qid = 1; qid <= ctrl->nr_io_queues && !ret; qid++)
-			ret = rflash_put_queue(skb, ctrl, qid);
-	mutex_unlock(&ctrl->connection_lock);
+	if (!ret)
+		ret = rflash_put_queues(skb, ctrl);
 	if (ret)
 		return ret;
 	nla_nest_end(skb, nest);

@@ -5,6 +5,7 @@
 #define pr_fmt(fmt) "rflash: " fmt
 
 #include <linux/module.h>
+#include <net/genetlink.h>
 
 #include "rflash.h"
 
@@ -45,3 +46,4 @@ MODULE_DESCRIPTION("Remote flash over NVMe/TCP");
 MODULE_AUTHOR("rflash maintainers");
 MODULE_LICENSE("GPL");
 MODULE_VERSION("0.1.0");
+MODULE_ALIAS_GENL_FAMILY(RFLASH_GENL_NAME);

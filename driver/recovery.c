@@ -186,15 +186,17 @@ static void rflash_schedule_reconnect(struct rflash_ctrl *ctrl)
 {
 	unsigned long gone = (jiffies - ctrl->fault_jiffies) / HZ;
 	s32 left = rflash_loss_left(ctrl);
+	u32 quiet = ctrl->opts.kato * (ctrl->tbkas ? 2 : 1);
 	u32 delay = ctrl->opts.reconnect_delay;
 
 	/*
 	 * Unless the target hung up, it may not know yet that the association
 	 * is over, and still carry out what it has of it. It does know once the
-	 * keep-alive timeout has passed. Only then are writes sent again.
+	 * keep-alive timeout has passed; twice that where any command counts as a
+	 * sign of life. Only then are writes sent again.
 	 */
-	if (!ctrl->target_closed && gone < ctrl->opts.kato)
-		delay = max_t(u32, delay, ctrl->opts.kato - gone);
+	if (!ctrl->target_closed && gone < quiet)
+		delay = max_t(u32, delay, quiet - gone);
 	if (left >= 0)
 		delay = min_t(u32, delay, left);
 	queue_delayed_work(rflash_wq, &ctrl->reconnect_work, delay * HZ);

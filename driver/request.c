@@ -171,15 +171,42 @@ static blk_status_t rflash_setup_cmd(struct rflash_ns *ns, struct request *rq,
 	return BLK_STS_OK;
 }
 
+static void rflash_account(struct rflash_cmd *cmd, struct request *rq,
+			   u64 now, bool error)
+{
+	struct rflash_ns *ns = rq->q->queuedata;
+	struct rflash_queue_stats *stats = &ns->stats[cmd->queue->qid - 1];
+	enum rflash_stats_dir dir = RFLASH_STATS_READ;
+	u32 bytes = 0;
+
+	switch (req_op(rq)) {
+	case REQ_OP_READ:
+		bytes = cmd->data_len;
+		break;
+	case REQ_OP_WRITE:
+		bytes = cmd->data_len;
+		fallthrough;
+	case REQ_OP_DISCARD:
+	case REQ_OP_WRITE_ZEROES:
+		dir = RFLASH_STATS_WRITE;
+		break;
+	default:
+		return;
+	}
+	rflash_stats_account(&stats->dir[dir], bytes, now - cmd->start_ns,
+			     error);
+}
+
 /*
  * The queue has no connection. blk-mq asks again in a few milliseconds, until
  * the queue is quiesced or has a connection again; unless waiting is over.
  */
-static blk_status_t rflash_not_live(struct rflash_ctrl *ctrl)
+static blk_status_t rflash_not_live(struct rflash_cmd *cmd, struct request *rq)
 {
-	if (READ_ONCE(ctrl->io_failing))
-		return BLK_STS_TRANSPORT;
-	return BLK_STS_RESOURCE;
+	if (!READ_ONCE(cmd->queue->ctrl->io_failing))
+		return BLK_STS_RESOURCE;
+	rflash_account(cmd, rq, 0, true);
+	return BLK_STS_TRANSPORT;
 }
 
 static blk_status_t rflash_queue_rq(struct blk_mq_hw_ctx *hctx,
@@ -193,10 +220,12 @@ static blk_status_t rflash_queue_rq(struct blk_mq_hw_ctx *hctx,
 	blk_status_t ret;
 
 	if (unlikely(!test_bit(RFLASH_Q_LIVE, &queue->flags)))
-		return rflash_not_live(ctrl);
+		return rflash_not_live(cmd, rq);
 
-	if (unlikely(READ_ONCE(ns->replaced)))
+	if (unlikely(READ_ONCE(ns->replaced))) {
+		rflash_account(cmd, rq, 0, true);
 		return BLK_STS_IOERR;
+	}
 	ret = rflash_setup_cmd(ns, rq, cmd);
 	if (unlikely(ret))
 		return ret;
@@ -223,32 +252,6 @@ static void rflash_commit_rqs(struct blk_mq_hw_ctx *hctx)
 	 */
 	if (test_bit(RFLASH_Q_LIVE, &queue->flags))
 		queue->ctrl->ops->kick(queue);
-}
-
-static void rflash_account(struct rflash_cmd *cmd, struct request *rq,
-			   u64 now, bool error)
-{
-	struct rflash_ns *ns = rq->q->queuedata;
-	struct rflash_queue_stats *stats = &ns->stats[cmd->queue->qid - 1];
-	enum rflash_stats_dir dir = RFLASH_STATS_READ;
-	u32 bytes = 0;
-
-	switch (req_op(rq)) {
-	case REQ_OP_READ:
-		bytes = cmd->data_len;
-		break;
-	case REQ_OP_WRITE:
-		bytes = cmd->data_len;
-		fallthrough;
-	case REQ_OP_DISCARD:
-	case REQ_OP_WRITE_ZEROES:
-		dir = RFLASH_STATS_WRITE;
-		break;
-	default:
-		return;
-	}
-	rflash_stats_account(&stats->dir[dir], bytes, now - cmd->start_ns,
-			     error);
 }
 
 static void rflash_cmd_cleanup(struct rflash_cmd *cmd)

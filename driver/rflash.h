@@ -215,6 +215,7 @@ struct rflash_ctrl {
 	u16 vid;
 	u16 sqsize;			/* 0-based, as in Connect */
 	bool vwc;
+	bool tbkas;			/* traffic-based keep-alive */
 	char model[41];
 	char serial[21];
 	char firmware[9];

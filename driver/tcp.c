@@ -126,7 +126,8 @@ static void rflash_tcp_state_change(struct sock *sk)
 	case TCP_LAST_ACK:
 	case TCP_FIN_WAIT1:
 	case TCP_FIN_WAIT2:
-		if (!tq->queue.qid)
+		/* Not so if it was our own TCP that gave up. */
+		if (!tq->queue.qid && sk->sk_err != ETIMEDOUT)
 			WRITE_ONCE(tq->queue.ctrl->target_closed, true);
 		rflash_queue_fault(&tq->queue, sk->sk_err == ECONNRESET ?
 				   "queue %u: the target reset the connection" :
