@@ -324,17 +324,17 @@ fn time_is_bounded() {
     for (fault, part) in [
         (
             Fault::Silent,
-            "accepted the connection but did not answer in 0.3 s",
+            "accepted the connection but did not answer in 1 s",
         ),
-        (Fault::SilentAfterConnect, "no answer to Connect in 0.3 s"),
-        (Fault::NeverReady, "in 0.3 s"),
-        (Fault::Slow, "did not answer in 0.3 s"),
+        (Fault::SilentAfterConnect, "no answer to Connect in 1 s"),
+        (Fault::NeverReady, "in 1 s"),
+        (Fault::Slow, "did not answer in 1 s"),
     ] {
         let start = Instant::now();
-        let error = ask(fault, 2, false, Duration::from_millis(300)).unwrap_err();
+        let error = ask(fault, 2, false, Duration::from_secs(1)).unwrap_err();
         assert!(error.is_timeout(), "{fault:?}: {error}");
         assert!(error.to_string().contains(part), "{fault:?}: {error}");
-        assert!(start.elapsed() >= Duration::from_millis(300), "{fault:?}");
+        assert!(start.elapsed() >= Duration::from_secs(1), "{fault:?}");
     }
 }
 

@@ -136,6 +136,7 @@ Example:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     #[default]
+    #[value(alias = "normal")]
     Text,
     Json,
 }
