@@ -9,7 +9,7 @@ source "$(dirname "$0")/lib.sh"
 need_cmd nvme python3 cmp
 need_module nvme-tcp
 needs_met
-plan 17
+plan 20
 
 FIO=$SELFTESTS/../fio
 
@@ -137,5 +137,18 @@ limit_kept() {
 		between "largest read in blocks" "$(proxy_stat max_read_blocks)" 1 64
 }
 check "no request exceeds the controller's limit" limit_kept
+
+reads_end_by() { # the number of SUCCESS flags, that of responses
+	proxy clear
+	dd if="$DEV" bs=4k count=16 iflag=direct status=none |
+		cmp -n 65536 - "$OUT/data" || return 1
+	between "reads ended by the SUCCESS flag" "$(proxy_stat success)" "$1" "$1" &&
+		between "responses on all queues" "$(proxy_stat rsp)" "$2" $(($2 + 4))
+}
+check "reads end with the SUCCESS flag" reads_end_by 16 0
+host_disconnect
+proxy sqflow on
+check "connect to a target that does not use the flag" host_connect
+check "reads end with a response" reads_end_by 0 16
 
 finish

@@ -18,6 +18,8 @@ answering each with one line, "ok ..." or "error ...":
                      (hexadecimal, type and code: 281 is a media error)
     drop N           the N-th CapsuleResp from now does not arrive
     duplicate N      the N-th CapsuleResp from now arrives twice
+    sqflow on        Connect no longer asks to do without SQ flow control, so that
+                     the target ends reads by a response, not by the SUCCESS flag
     mdts N           Identify Controller says 2^N pages (0: no limit)
     delay MS         every PDU is this late (0: none)
     hole on|off      nothing is forwarded, in either direction; connections
@@ -43,7 +45,8 @@ LIBC = ctypes.CDLL(None)
 
 CMD, RSP, H2C_DATA, C2H_DATA, R2T = 0x04, 0x05, 0x06, 0x07, 0x09
 NAMES = {CMD: "cmd", RSP: "rsp", H2C_DATA: "h2c_data", C2H_DATA: "c2h_data", R2T: "r2t"}
-HDGST, DDGST = 0x01, 0x02
+HDGST, DDGST, SUCCESS = 0x01, 0x02, 0x08
+NO_SQFLOW = 0x04
 MAX_PDU = 64 << 20
 
 OP_FABRICS, OP_IDENTIFY = 0x7F, 0x06
@@ -85,6 +88,7 @@ class Proxy:
         self.stats = collections.Counter()
         self.delay = 0.0
         self.mdts = None
+        self.sqflow = False
         self.listener = None
         self.start_listening()
 
@@ -153,6 +157,8 @@ class Proxy:
             self.add_fault(Fault(verb, positive(args[0])))
         elif verb == "mdts" and len(args) == 1:
             self.mdts = int(args[0])
+        elif verb == "sqflow" and args in (["on"], ["off"]):
+            self.sqflow = args == ["on"]
         elif verb == "delay" and len(args) == 1:
             self.delay = int(args[0]) / 1000
         elif verb == "hole" and args in (["on"], ["off"]):
@@ -250,6 +256,8 @@ class Link:
         has_data = kind in (CMD, H2C_DATA, C2H_DATA) and 0 < pdo < len(pdu)
         if flags & DDGST and has_data:
             stats["data_digests"] += 1
+        if kind == C2H_DATA and flags & SUCCESS:
+            stats["success"] += 1
         if kind == CMD:
             self.count_command(pdu, has_data)
         if self.qid == 0 and kind == C2H_DATA:
@@ -281,6 +289,8 @@ class Link:
         if opcode == OP_FABRICS and pdu[8 + 4] == 1:  # Connect
             self.qid = struct.unpack_from("<H", pdu, 8 + 42)[0]
             stats["max_qid"] = max(stats["max_qid"], self.qid)
+            if self.proxy.sqflow:
+                pdu[8 + 46] &= ~NO_SQFLOW
         if self.qid == 0:
             cns = pdu[8 + 40]
             if opcode == OP_IDENTIFY and cns == 1:

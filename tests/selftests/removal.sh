@@ -8,7 +8,7 @@ source "$(dirname "$0")/lib.sh"
 
 need_cmd python3 mkfs.ext4
 needs_met
-plan 12
+plan 15
 
 seed=${RFLASH_SEED:-$RANDOM}
 RANDOM=$seed
@@ -75,28 +75,45 @@ PORT=$PROXY_PORT
 check "disconnect under load, target dead" at_a_moment 3 8000 target_dies host_disconnect target_lives
 check "disconnect under load, target silent" at_a_moment 3 15000 hole_on host_disconnect hole_off
 
-# rmmod with the device in use must be refused or must tear it down: it is not
-# in use here, fio apart, so the load is stopped by what rmmod does or is
-# rmmod's reason to refuse. Either way nothing may hang or crash.
-rmmod_now() {
-	local i
-	for ((i = 0; i < 100; i++)); do
-		rmmod rflash 2>/dev/null && return 0
-		kill "$load_pid" 2>/dev/null
-		sleep 0.2
-	done
-	echo "the module can not be removed: $(cat /sys/module/rflash/refcnt) users"
-	return 1
+# A module whose device is open is refused to rmmod, like that of any disk.
+# After a disconnect the load has ended, and it goes.
+refused_then_removed() {
+	fails rmmod rflash || {
+		echo "the module went away under an open device"
+		return 1
+	}
+	host_disconnect && wait_until 20 ended "$load_pid" && rmmod rflash
 }
+
+# With nobody using the devices rmmod disconnects by itself.
+idle_rmmod() { # LIMIT-MS PREPARE AFTER
+	local from took
+	host_load && host_connect -k 2 -c 1 && udevadm settle || return 1
+	$2
+	pause
+	from=$(now_ms)
+	wait_until 10 rmmod rflash || {
+		echo "$(cat /sys/module/rflash/refcnt) users of the module"
+		return 1
+	}
+	took=$(($(now_ms) - from))
+	$3
+	between "ms to unload" "$took" 0 "$1" && gone
+}
+
 if [ "$INITIATOR" = rflash ]; then
 	PORT=$TARGET_PORT
-	check "rmmod under load, target alive" at_a_moment 3 25000 : rmmod_now :
+	check "rmmod under load, target alive" at_a_moment 2 10000 : refused_then_removed :
+	check "rmmod while connected, target alive" idle_rmmod 5000 : :
 	PORT=$PROXY_PORT
-	check "rmmod under load, target dead" at_a_moment 2 25000 target_dies rmmod_now target_lives
-	check "rmmod under load, target silent" at_a_moment 2 25000 hole_on rmmod_now hole_off
+	check "rmmod under load, target dead" at_a_moment 2 15000 target_dies refused_then_removed target_lives
+	check "rmmod while connected, target dead" idle_rmmod 8000 target_dies target_lives
+	check "rmmod under load, target silent" at_a_moment 2 20000 hole_on refused_then_removed hole_off
+	check "rmmod while connected, target silent" idle_rmmod 15000 hole_on hole_off
 else
 	for how in alive dead silent; do
 		ok "rmmod under load, target $how # SKIP only for rflash"
+		ok "rmmod while connected, target $how # SKIP only for rflash"
 	done
 fi
 host_load
@@ -121,13 +138,16 @@ mounted_device() {
 	mkdir -p "$mnt"
 	host_connect && mkfs.ext4 -q -F "$DEV" && mount "$DEV" "$mnt" || return 1
 	head -c 1000000 /dev/urandom >"$mnt/file"
-	host_disconnect || return 1
-	fails sync -f "$mnt" || return 1
-	umount "$mnt" || return 1
-	host_connect || return 1
+	host_disconnect && gone || return 1
+	fails sh -c "head -c 1000000 /dev/urandom >$mnt/more && sync -f $mnt" || {
+		echo "the file system still takes data, which has nowhere to go"
+		return 1
+	}
+	umount "$mnt" && host_connect || return 1
 	# The journal makes up for the sudden end.
 	fsck.ext4 -p "$DEV"
-	[ $? -le 1 ] && fsck.ext4 -f -n "$DEV" && host_disconnect
+	echo "fsck -p ended with $?"
+	fsck.ext4 -f -n "$DEV" && host_disconnect
 }
 check "disconnect with the device mounted" mounted_device
 
