@@ -10,14 +10,11 @@ cd "$(dirname "$0")/../selftests" || exit 1
 source ./lib.sh
 
 need_server
-need_cmd nvme mkfs.ext4 fsck.ext4 sfdisk lsblk
-need_module nvme-tcp
+need_cmd mkfs.ext4 fsck.ext4 sfdisk lsblk
 needs_met
 plan 1
 results=$RFLASH_OUT
 MNT=/mnt
-ROUNDS=${1:-3}
-RUN_SECONDS=${2:-2}
 AWAY=4
 
 say() { echo "> $*"; }
@@ -30,17 +27,16 @@ event() { echo "$(now_ms) $*" >>"$results/events"; }
 
 # ---- a remote disk ----
 
-nvme_at_its_best
 say "The server exports its flash, here a RAM-backed device, with the kernel's NVMe target:"
 flash=$(tgt backing_null demo 256) || die "no flash"
 target_up "$flash"
 say "  $flash as $NQN at $ADDR:$PORT"
 say "The host loads the module and connects:"
-show host_load || die "the module does not load"
+say "# insmod rflash.ko"
+host_load || die "the module does not load"
 show rflash connect -t tcp -a "$ADDR" -s "$PORT" -n "$NQN" -k 2 -c 1 || die "no connection"
 undo host_disconnect_all
-DEV=$(rflash list -o json | grep -om1 '/dev/rflash[0-9]*')
-[ -b "$DEV" ] || DEV=/dev/rflash0
+DEV=/dev/rflash0
 DISK=${DEV#/dev/}
 [ -b "$DEV" ] || die "there is no $DEV"
 show rflash list
@@ -94,51 +90,14 @@ mount "${DEV}p1" $MNT
 [ "$(sha256sum <$MNT/photo)" = "$sum" ] || die "the first file has changed"
 umount $MNT
 say "Every block verified, fsck is content, the first file unchanged: nothing was lost"
-show rflash show "$DISK"
+show rflash list
+show rflash stats "$DISK"
+say "# rflash disconnect -n $NQN"
 host_disconnect || die "no disconnect"
 
-# ---- how fast ----
-
-say "fio on the server's own device, by nvme-tcp, and by rflash; $ROUNDS rounds, alternating"
-INITIATOR=nvme host_connect -q "$NQN:nvme" -I "$(cat /proc/sys/kernel/random/uuid)" --disable-sqflow || die "nvme-tcp does not connect"
-undo nvme disconnect -n "$NQN"
-nvme_dev=$DEV
-connected=
-INITIATOR=rflash host_connect -q "$NQN:rflash" || die "rflash does not connect"
-
-run_fio() { # NAME COMMAND-PREFIX DEVICE ARGUMENT...
-	local name=$1 prefix=$2 dev=$3
-	shift 3
-	# Through standard output: the server has no way into this directory.
-	$prefix fio --name="$name" --filename="$dev" --output-format=json+ --eta=never \
-		--ioengine=io_uring --direct=1 --thread --norandommap --randrepeat=1 \
-		--group_reporting --lat_percentiles=1 --clat_percentiles=0 \
-		--slat_percentiles=0 --percentile_list=50:95:99:99.9 --time_based \
-		--runtime="$RUN_SECONDS" "$@" </dev/null \
-		>"$results/$name.json" 2>"$results/$name.err" || {
-		note_file "$results/$name.err"
-		die "fio failed in $name"
-	}
-}
-
-for ((round = 0; round < ROUNDS; round++)); do
-	for case in randread-1 randread-32 randwrite-1 randwrite-32; do
-		rw=${case%-*} qd=${case#*-}
-		batch=$((qd < 8 ? qd : 8))
-		args="--rw=$rw --bs=4k --iodepth=$qd --iodepth_batch_submit=$batch --iodepth_batch_complete_min=$batch"
-		# shellcheck disable=SC2086 # words
-		run_fio "perf.$case.local.$round" on-server "$flash" $args
-		# shellcheck disable=SC2086 # words
-		run_fio "perf.$case.nvme-tcp.$round" '' "$nvme_dev" $args
-		# shellcheck disable=SC2086 # words
-		run_fio "perf.$case.rflash.$round" '' "$DEV" $args
-	done
-	say "  round $((round + 1)) of $ROUNDS done"
-done
 {
 	uname -r
 	fio --version
-	nvme version | head -n 1
 	echo "$(nproc) CPUs: $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"
 } >"$results/provenance"
 ok "demo"

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Turns what the guests measured into one self-contained HTML page.
 
-    page.py RESULTS-DIRECTORY PAGE
+    page.py RESULTS-DIRECTORY BENCHMARK-DIRECTORY PAGE
 
 Prints the table of results. Needs matplotlib.
 """
 
 import html
+import json
 import sys
 from pathlib import Path
 from statistics import median
@@ -15,28 +16,33 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "bench")]
 
 import fiodata
-import plots
 
-SUBJECTS = ("local", "nvme-tcp", "rflash")
+# As on the page, and what the benchmark calls them.
+SUBJECTS = {"local": "null_blk", "nvme-tcp": "nvme-tcp", "rflash": "rflash"}
 CASES = {
-    "randread-1": "read, QD 1",
-    "randread-32": "read, QD 32",
-    "randwrite-1": "write, QD 1",
-    "randwrite-32": "write, QD 32",
+    "randread-qd1": "read, QD 1",
+    "randread-qd32": "read, QD 32",
+    "randwrite-qd1": "write, QD 1",
+    "randwrite-qd32": "write, QD 32",
 }
 
 
-def collect(results):
+def collect(bench):
     """{case: {subject: [figures of each round]}}."""
-    runs = {case: {subject: [] for subject in SUBJECTS} for case in CASES}
-    for path in sorted(results.glob("perf.*.json")):
-        _, case, subject, _, _ = path.name.split(".")
-        runs[case][subject].append(fiodata.figures(path))
-    for case, subjects in runs.items():
-        counts = {len(rounds) for rounds in subjects.values()}
-        if len(counts) != 1 or not counts.pop():
-            raise fiodata.FioError(f"{results}: not every subject was measured in {case}")
-    return runs
+    measured = json.loads((bench / "driver.json").read_text())
+    runs = {}
+    for row in measured["cases"]:
+        rounds = range(measured["provenance"]["rounds"])
+        runs[row["case"]] = {
+            ours: [
+                fiodata.figures(bench / "driver.runs" / f"{row['case']}.{theirs}.{number}.json") for number in rounds
+            ]
+            for ours, theirs in SUBJECTS.items()
+        }
+    missing = set(CASES) - set(runs)
+    if missing:
+        raise fiodata.FioError(f"{bench}: not measured: {', '.join(sorted(missing))}")
+    return runs, measured["provenance"]
 
 
 def joined(rounds):
@@ -159,16 +165,17 @@ The host reaches the server's flash as <code>/dev/rflash0</code>, by NVMe over T
 <figure>{timeline}<figcaption>Each point is one I/O, at the time of its completion. Below:
 completions.</figcaption></figure>
 <h2>How fast</h2>
-<p>4 KiB random I/O by fio on the server's own device (local), by the kernel's nvme-tcp at its
-best, and by rflash. QD 32 is submitted in batches of 8. Median of {rounds} alternating
-rounds; the whiskers are the slowest and the fastest of them.</p>
+<p>4 KiB random I/O by fio on the target's own device (local), by the kernel's nvme-tcp at its
+best, and by rflash. QD 32 is submitted in batches of 8. One machine is host and target, and
+its clock counts instructions: a nanosecond is one instruction. So the figures are what an I/O
+costs in fio, block layer, driver, TCP and target together, and they repeat exactly: the
+whiskers are the slowest and the fastest of {rounds} rounds of {runtime} ms.</p>
 <figure>{iops}</figure>
 <div class="wide">{table}</div>
-<figure>{latency}<figcaption>Total latency, random reads, all rounds.</figcaption></figure>
-<p class="soft">These are the figures of emulated machines on a shared computer: they show that
-it works and how the three compare here. The network is a socket between two emulators, the
-flash is RAM, and each round varies with what else the computer does.
-<code>make bench-driver</code> compares the drivers exactly, by counting instructions.</p>
+<figure>{latency}<figcaption>Total latency of random reads, in guest time.</figcaption></figure>
+<p class="soft">Counted instructions charge nothing for cache misses and for waking up another
+CPU, and no real network or flash is in these figures: they compare drivers, they do not
+promise microseconds. <code>make bench-driver</code> measures more cases the same way.</p>
 <h2>What happened</h2>
 <pre>{story}</pre>
 <p class="soft">{provenance}</p>
@@ -176,12 +183,13 @@ flash is RAM, and each round varies with what else the computer does.
 """
 
 
-def build(results, page):
-    runs = collect(results)
+def build(results, bench, page):
+    import plots  # needs matplotlib; the rest of this file does not
+
+    runs, about = collect(bench)
     through = outage(results)
     rows = table(runs)
     provenance = (results / "provenance").read_text().splitlines()
-    rounds = len(runs["randread-1"]["local"])
     text = PAGE.format(
         where=html.escape(provenance[-1]),
         away=through["away"],
@@ -197,13 +205,14 @@ def build(results, page):
             SUBJECTS,
         ),
         latency=plots.latency(
-            [(CASES[case], {s: joined(runs[case][s]) for s in SUBJECTS}) for case in ("randread-1", "randread-32")],
+            [(CASES[case], {s: joined(runs[case][s]) for s in SUBJECTS}) for case in ("randread-qd1", "randread-qd32")],
             SUBJECTS,
         ),
         table=as_html(rows),
-        rounds=rounds,
+        rounds=about["rounds"],
+        runtime=about["runtime_ms"],
         story=html.escape((results / "story").read_text()),
-        provenance=html.escape("; ".join(provenance)),
+        provenance=html.escape("; ".join([*provenance, about["qemu"], f"commit {about['commit']}", about["date"]])),
     )
     page.write_text(text)
     print(as_text(rows))
@@ -217,9 +226,9 @@ def build(results, page):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: page.py RESULTS-DIRECTORY PAGE")
+    if len(sys.argv) != 4:
+        sys.exit("usage: page.py RESULTS-DIRECTORY BENCHMARK-DIRECTORY PAGE")
     try:
-        build(Path(sys.argv[1]), Path(sys.argv[2]))
+        build(*(Path(argument) for argument in sys.argv[1:]))
     except (fiodata.FioError, OSError, KeyError) as err:
         sys.exit(f"the page can't be made: {err}")
