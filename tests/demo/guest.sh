@@ -68,16 +68,15 @@ load=$!
 background+=("$load")
 sleep 3
 before=$(host_reconnects)
-event away
 tgt nvmet_unlink 1 "$NQN" || die "the target does not go away"
+event away
 wait_until 10 not_live || die "the host has not noticed that the target is away"
 say "  target away; $DISK is $(host_state), and the program waits"
 sleep "$AWAY"
 ended "$load" && die "fio did not wait: $(cat "$results/outage.err")"
-event back
 tgt nvmet_link 1 "$NQN" || die "the target does not come back"
+event back
 wait_until 30 is_live || die "the host is not connected again"
-event live
 say "  target back; $DISK is $(host_state), $(($(host_reconnects) - before)) reconnect"
 if ! reap "$load" 90; then
 	note_file "$results/outage.err"

@@ -9,6 +9,7 @@ Prints the table of results. Needs matplotlib.
 import html
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -73,6 +74,8 @@ def outage(results):
         rows.append((when, ns / 1e6, direction == 1))
     start = min(when - ms for when, ms, _ in rows)
     ios = [((when - start) / 1000, ms, write) for when, ms, write in rows]
+    times = sorted(when for when, _, _ in ios)
+    _, stopped, resumed = max((b - a, a, b) for a, b in pairwise(times))
     marks = {what: (ms - start) / 1000 for what, ms in events.items()}
     lost = sum(job[side][kind] for side in ("read", "write") for kind in ("short_ios", "drop_ios"))
     return {
@@ -80,8 +83,10 @@ def outage(results):
         "writes": job["write"]["total_ios"],
         "verified": job["read"]["total_ios"],
         "errors": lost,
-        "longest_s": max(ms for _, ms, _ in ios) / 1000,
-        **{what: marks[what] for what in ("away", "back", "live")},
+        "away": marks["away"],
+        "back": marks["back"],
+        "stopped": stopped,
+        "resumed": resumed,
     }
 
 
@@ -148,7 +153,7 @@ svg {{ width: 100%; height: auto; color: var(--ink); }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }}
 th, td {{ padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }}
-th:first-child, td:first-child {{ text-align: left; }}
+th:first-child, td:first-child {{ text-align: left; white-space: nowrap; }}
 th {{ font-weight: 600; color: var(--soft); vertical-align: bottom; }}
 pre {{ background: var(--card); border-radius: .6rem; padding: 1rem; overflow-x: auto;
   font-size: .85rem; line-height: 1.45; }}
@@ -159,8 +164,8 @@ pre {{ background: var(--card); border-radius: .6rem; padding: 1rem; overflow-x:
 The host reaches the server's flash as <code>/dev/rflash0</code>, by NVMe over TCP.</p>
 <h2>The target goes away and comes back</h2>
 <p>A program writes to a file on <code>/dev/rflash0</code> and verifies what it wrote. After
-{away:.1f} s the target is taken away, {gone:.1f} s later it is back. I/O waits
-(the longest for {longest:.1f} s) and goes on {after:.1f} s after the target's return.
+{away:.1f} s the target is taken away, {gone:.1f} s later it is back. I/O stands still for
+{still:.1f} s; then it goes on where it was.
 <strong>{writes} writes, {verified} verified reads, {errors} errors: nothing was lost.</strong></p>
 <figure>{timeline}<figcaption>Each point is one I/O, at the time of its completion. Below:
 completions.</figcaption></figure>
@@ -194,12 +199,11 @@ def build(results, bench, page):
         where=html.escape(provenance[-1]),
         away=through["away"],
         gone=through["back"] - through["away"],
-        longest=through["longest_s"],
-        after=through["live"] - through["back"],
+        still=through["resumed"] - through["stopped"],
         writes=through["writes"],
         verified=through["verified"],
         errors=through["errors"],
-        timeline=plots.timeline(through["ios"], through["away"], through["back"], through["live"]),
+        timeline=plots.timeline(through["ios"], through["away"], through["back"], through["resumed"]),
         iops=plots.iops(
             [(title, {s: [r["iops"] for r in runs[case][s]] for s in SUBJECTS}) for case, title in CASES.items()],
             SUBJECTS,

@@ -124,7 +124,7 @@ def latency(panels, subjects):
     return svg(figure, "latency")
 
 
-def timeline(ios, away, back, live):
+def timeline(ios, away, back, resumed):
     """ios: [(seconds, latency in ms, is write)]; the others: seconds."""
     figure, (top, low) = plt.subplots(2, 1, figsize=(9, 4.6), sharex=True, gridspec_kw={"height_ratios": [2, 1]})
     for is_write, label, colour in (
@@ -152,7 +152,7 @@ def timeline(ios, away, back, live):
     low.set_xlabel("seconds since fio started")
     for axes in (top, low):
         axes.axvspan(away, back, color=AWAY, alpha=0.16, linewidth=0)
-        axes.axvline(live, color=INK, linewidth=0.8, linestyle=":")
+        axes.axvline(resumed, color=INK, linewidth=0.8, linestyle=":")
     label_y = 1.03
     top.text((away + back) / 2, label_y, "target away", ha="center", transform=top.get_xaxis_transform())
     top.text(
