@@ -156,9 +156,9 @@ def timeline(ios, away, back, resumed):
     label_y = 1.03
     top.text((away + back) / 2, label_y, "target away", ha="center", transform=top.get_xaxis_transform())
     top.text(
-        live,
+        resumed,
         label_y,
-        " connected again",
+        " I/O goes on",
         ha="left",
         transform=top.get_xaxis_transform(),
     )
