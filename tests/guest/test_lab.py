@@ -4,7 +4,7 @@
 import re
 
 import pytest
-from lab import builder, cache, kernels, mirror, session, verdict
+from lab import builder, cache, kernels, mirror, rootfs, session, verdict
 
 LOG = """[    1.000000] Linux version 6.12.107
 [    1.100000] Spectre V2 : WARNING: Unprivileged eBPF is enabled
@@ -120,6 +120,13 @@ def test_newest_of_the_series_replaces_a_pin_that_is_gone(monkeypatch, capsys):
         "linux-kbuild-6.12.120+deb13",
     ]
     assert "no longer has kernel 6.12.107" in capsys.readouterr().err
+
+
+def test_a_root_file_system_that_has_moved_on_is_told():
+    assert rootfs.differences("fio 1\nbash 2\n", "fio 1\nbash 2\n") == []
+    told = rootfs.differences("fio 1\nbash 2\n", "fio 1-1\nbash 2\nnew 3\n")
+    assert told[0].startswith("NOTICE: 2 packages")
+    assert told[1:] == ["  fio 1 -> 1-1", "  new none -> 3"]
 
 
 def test_a_cache_entry_is_made_once_and_whole(monkeypatch, tmp_path):

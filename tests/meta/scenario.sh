@@ -32,6 +32,10 @@ hang)
 panic) echo c >/proc/sysrq-trigger ;;
 oops) trouble oops || true ;;
 warn) trouble warn ;;
+leak)
+	# What kmemleak of a debug kernel would say.
+	echo "kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)" >/dev/kmsg
+	;;
 power-off)
 	echo o >/proc/sysrq-trigger
 	sleep 1000

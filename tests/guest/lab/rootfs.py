@@ -56,6 +56,8 @@ PACKAGES = (
     "xfsprogs",
 )
 SIZE = "6G"  # sparse
+# Every package of the image that the tests were last run on, with its version.
+TESTED = Path(__file__).resolve().parent.parent / "rootfs.packages"
 # Bump when the same packages should give another image.
 RECIPE = 1
 
@@ -98,6 +100,8 @@ def _prepare(directory: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     (directory / "packages").write_text(listing.stdout)
+    for line in differences(TESTED.read_text(), listing.stdout):
+        cache.say(line)
     cache.say("root file system: making the image")
     subprocess.run(
         ["mkfs.ext4", "-q", "-F", "-L", "root", "-O", "^has_journal", "-E", "lazy_itable_init=1", "-d", str(tree),
@@ -106,6 +110,21 @@ def _prepare(directory: Path) -> None:
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     shutil.rmtree(tree)
+
+
+def differences(tested: str, have: str) -> list[str]:
+    """What a person should know when the release has moved on since the tests were run."""
+    before = dict(line.split() for line in tested.splitlines())
+    now = dict(line.split() for line in have.splitlines())
+    changed = [f"{name} {before.get(name, 'none')} -> {version}" for name, version in now.items()
+               if before.get(name) != version]  # fmt: skip
+    if not changed:
+        return []
+    return [
+        f"NOTICE: {len(changed)} packages of the root file system are not of the version in {TESTED.name}",
+        *(f"  {text}" for text in changed[:5]),
+        *(["  ..."] if len(changed) > 5 else []),
+    ]
 
 
 def prepare() -> Path:
