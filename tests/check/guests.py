@@ -21,6 +21,9 @@ OUT = ROOT / "build/results/guest"
 SLOTS = 2  # guests that run at a time
 BATCHES = 2  # guests that share the scripts of one kernel
 SKIP = 4
+# batch.sh's lines around a script's output.
+BEGIN = re.compile(r"batch: begin (\S+)$")
+END = re.compile(r"batch: end (\S+) (\d+) (\d+)$")
 
 
 @dataclass(frozen=True)
@@ -129,8 +132,8 @@ def split_output(text: str) -> dict[str, tuple[str, int | None, float]]:
     found: dict[str, tuple[str, int | None, float]] = {}
     current, lines = None, []
     for line in text.splitlines():
-        begin = re.match(r"batch: begin (\S+)$", line)
-        end = re.match(r"batch: end (\S+) (\d+) (\d+)$", line)
+        begin = BEGIN.match(line)
+        end = END.match(line)
         if begin:
             current, lines = begin[1], []
             found[current] = ("", None, 0)
@@ -237,6 +240,9 @@ class Runner:
             for line in process.stdout:
                 text.append(line)
                 log.write(line)
+                ended = END.match(line)
+                if ended:
+                    print(f"#   {ended[1]} on {batch.kernel} ended with {ended[2]} after {ended[3]} s", flush=True)
         process.wait()
         self.processes.discard(process)
         parts = split_output("".join(text))
