@@ -9,7 +9,7 @@ source "$(dirname "$0")/lib.sh"
 need_cmd python3
 [ "$INITIATOR" = rflash ] || missing+=("rflash: this is a test of its command")
 needs_met
-plan 43
+plan 44
 
 ONE=$NQN.one TWO=$NQN.two CLOSED=$NQN.closed
 NONE=$NQN.none
@@ -132,6 +132,18 @@ connect_again() {
 	[ "$out" = $'/dev/rflash0\n/dev/rflash1' ] && json 'len(v) == 2' rflash list -o json
 }
 check "connect is safe to repeat" connect_again
+connect_twice_at_once() {
+	local one two
+	rflash disconnect --all || return 1
+	"${CONNECT[@]}" -n "$ONE" >"$OUT/first" &
+	one=$!
+	"${CONNECT[@]}" -n "$ONE" >"$OUT/second" &
+	two=$!
+	wait "$one" && wait "$two" || return 1
+	echo "first: $(cat "$OUT/first"); second: $(cat "$OUT/second")"
+	cmp "$OUT/first" "$OUT/second" && grep -qx /dev/rflash1 "$OUT/first"
+}
+check "two connects at once both print the devices" connect_twice_at_once
 check "list" eval 'rflash list | grep -E "rflash0.*live" && rflash list | grep rflash1'
 check "list as JSON has the promised keys" json \
 	"set(v[0]) == keys and [d['device'] for d in v] == ['rflash0', 'rflash1'] and v[0]['nqn'] == '$ONE' and v[0]['state'] == 'live' and v[1]['block_size'] == 4096 and v[1]['size_bytes'] == 48 << 20 and v[0]['trsvcid'] == '$PORT' and v[0]['reconnects'] == 0 and v[0]['queues'] == $(nproc)" \
