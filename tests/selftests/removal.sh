@@ -70,10 +70,10 @@ hole_on() { proxy hole on >/dev/null; }
 hole_off() { proxy hole off >/dev/null; }
 
 PORT=$TARGET_PORT
-check "disconnect under load, target alive" at_a_moment 5 5000 : host_disconnect :
+check "disconnect under load, target alive" at_a_moment 4 5000 : host_disconnect :
 PORT=$PROXY_PORT
-check "disconnect under load, target dead" at_a_moment 3 8000 target_dies host_disconnect target_lives
-check "disconnect under load, target silent" at_a_moment 3 15000 hole_on host_disconnect hole_off
+check "disconnect under load, target dead" at_a_moment 2 8000 target_dies host_disconnect target_lives
+check "disconnect under load, target silent" at_a_moment 2 15000 hole_on host_disconnect hole_off
 
 # A module whose device is open is refused to rmmod, like that of any disk.
 # After a disconnect the load has ended, and it goes.
@@ -106,9 +106,9 @@ if [ "$INITIATOR" = rflash ]; then
 	check "rmmod under load, target alive" at_a_moment 2 10000 : refused_then_removed :
 	check "rmmod while connected, target alive" idle_rmmod 5000 : :
 	PORT=$PROXY_PORT
-	check "rmmod under load, target dead" at_a_moment 2 15000 target_dies refused_then_removed target_lives
+	check "rmmod under load, target dead" at_a_moment 1 15000 target_dies refused_then_removed target_lives
 	check "rmmod while connected, target dead" idle_rmmod 8000 target_dies target_lives
-	check "rmmod under load, target silent" at_a_moment 2 20000 hole_on refused_then_removed hole_off
+	check "rmmod under load, target silent" at_a_moment 1 20000 hole_on refused_then_removed hole_off
 	check "rmmod while connected, target silent" idle_rmmod 15000 hole_on hole_off
 else
 	for how in alive dead silent; do
