@@ -235,6 +235,7 @@ static void rflash_remove_work(struct work_struct *work)
 		rflash_ctrl_disconnect(ctrl);
 	}
 	cancel_work_sync(&ctrl->scan_work);
+	complete_all(&ctrl->scanned);
 	rflash_ns_remove_all(ctrl);
 
 	cancel_delayed_work_sync(&ctrl->keep_alive_work);
@@ -367,6 +368,8 @@ static int rflash_ctrl_setup(struct rflash_ctrl *ctrl)
 		rflash_ctrl_error(ctrl, "it was removed while it was connecting");
 		return -ECANCELED;
 	}
+	if (ctrl->scan_failed)
+		return -EIO;
 	return 0;
 }
 

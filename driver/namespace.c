@@ -368,15 +368,18 @@ static void rflash_ns_remove_between(struct rflash_ctrl *ctrl, u32 after,
 /*
  * Bring the disks in line with the target. If the connection is lost on the
  * way the next one scans again; until then nothing is taken for removed.
+ *
+ * Return: whether the scan came to its end.
  */
-static void rflash_ns_scan(struct rflash_ctrl *ctrl)
+static bool rflash_ns_scan(struct rflash_ctrl *ctrl)
 {
+	bool done = false;
 	u32 last = 0, count = 0, nsid, i;
 	__le32 *list;
 
 	list = kcalloc(RFLASH_NS_LIST_LEN, sizeof(*list), GFP_KERNEL);
 	if (!list)
-		return;
+		return false;
 	do {
 		if (rflash_admin_ns_list(ctrl, last, list))
 			goto out;
@@ -388,6 +391,7 @@ static void rflash_ns_scan(struct rflash_ctrl *ctrl)
 				rflash_warn(ctrl,
 					    "the target's list of namespaces has %u after %u, ids must rise",
 					    nsid, last);
+				done = true;
 				goto out;
 			}
 			if (rflash_ctrl_state(ctrl) != RFLASH_CTRL_LIVE)
@@ -396,6 +400,7 @@ static void rflash_ns_scan(struct rflash_ctrl *ctrl)
 				rflash_warn(ctrl,
 					    "more than %u namespaces: those from %u on are left out",
 					    RFLASH_MAX_NAMESPACES, nsid);
+				done = true;
 				goto out;
 			}
 			rflash_ns_remove_between(ctrl, last, nsid);
@@ -405,8 +410,10 @@ static void rflash_ns_scan(struct rflash_ctrl *ctrl)
 		}
 	} while (i == RFLASH_NS_LIST_LEN);
 	rflash_ns_remove_between(ctrl, last, U32_MAX);
+	done = true;
 out:
 	kfree(list);
+	return done;
 }
 
 static void rflash_ns_check_replaced(struct rflash_ctrl *ctrl,
@@ -472,9 +479,12 @@ void rflash_ns_scan_work(struct work_struct *work)
 	struct rflash_ctrl *ctrl = container_of(work, struct rflash_ctrl,
 						scan_work);
 
-	if (rflash_ctrl_state(ctrl) == RFLASH_CTRL_LIVE)
-		rflash_ns_scan(ctrl);
-	complete_all(&ctrl->scanned);
+	if (rflash_ctrl_state(ctrl) != RFLASH_CTRL_LIVE)
+		return;
+	/* Unless the connection was lost; then the next one scans again. */
+	ctrl->scan_failed = !rflash_ns_scan(ctrl);
+	if (!ctrl->scan_failed || rflash_ctrl_state(ctrl) == RFLASH_CTRL_LIVE)
+		complete_all(&ctrl->scanned);
 }
 
 /**

@@ -153,8 +153,9 @@ void rflash_queue_fault(struct rflash_queue *queue, const char *fmt, ...)
 	/* When one connection goes the others follow; the first says why. */
 	if (rflash_ctrl_state(queue->ctrl) != RFLASH_CTRL_RECOVERING)
 		rflash_ctrl_error(queue->ctrl, "%s", text);
-	complete(&queue->sync_done);
+	/* Who waits for an answer must find the state changed. */
 	rflash_ctrl_fault(queue->ctrl);
+	complete(&queue->sync_done);
 }
 
 static void rflash_queue_submit_slot(struct rflash_queue *queue,

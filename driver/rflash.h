@@ -223,6 +223,7 @@ struct rflash_ctrl {
 	struct mutex ns_lock;		/* namespaces, io_quiesced */
 	struct list_head namespaces;
 	bool io_quiesced;
+	bool scan_failed;		/* by the target, not by the connection */
 
 	struct work_struct recovery_work;
 	struct delayed_work reconnect_work;
