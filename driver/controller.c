@@ -196,23 +196,34 @@ static struct rflash_ctrl *rflash_ctrl_twin(const struct rflash_ctrl *ctrl)
 	return NULL;
 }
 
-/* Make it known, unless there is one like it. */
+/*
+ * Make it known, unless there is one like it. If that is still connecting, wait
+ * until its disks are there: who asks twice may count on them, too.
+ */
 static int rflash_ctrl_list(struct rflash_ctrl *ctrl, char *error)
 {
 	struct rflash_ctrl *twin;
+	bool gone;
 
-	mutex_lock(&rflash_ctrls_lock);
-	twin = rflash_ctrl_twin(ctrl);
-	if (twin) {
+	do {
+		mutex_lock(&rflash_ctrls_lock);
+		twin = rflash_ctrl_twin(ctrl);
+		kref_get(twin ? &twin->ref : &ctrl->ref);
+		if (!twin)
+			list_add_tail(&ctrl->entry, &rflash_ctrls);
+		mutex_unlock(&rflash_ctrls_lock);
+		if (!twin)
+			return 0;
+
+		wait_for_completion_timeout(&twin->scanned,
+					    4 * twin->connect_timeout);
+		gone = rflash_ctrl_state(twin) >= RFLASH_CTRL_DELETING;
 		snprintf(error, RFLASH_ERROR_LEN,
 			 "controller %u is already connected there as this host",
 			 twin->id);
-	} else {
-		kref_get(&ctrl->ref);
-		list_add_tail(&ctrl->entry, &rflash_ctrls);
-	}
-	mutex_unlock(&rflash_ctrls_lock);
-	return twin ? -EALREADY : 0;
+		rflash_ctrl_put(twin);
+	} while (gone);
+	return -EALREADY;
 }
 
 static void rflash_remove_work(struct work_struct *work)
