@@ -6,7 +6,7 @@
 
 source "$(dirname "$0")/lib.sh"
 
-need_cmd python3
+need_cmd python3 flock
 needs_met
 plan 20
 
@@ -43,16 +43,26 @@ check "data digests" with_digests data 0 1 -G
 check "both digests" with_digests both 1 1 -g -G
 
 # udev reads a device whenever a writer has closed it, and fio does so between
-# writing and verifying. The faults are for fio: udev pauses.
-connect_quietly() {
-	host_connect "$@" && udevadm settle && udevadm control --stop-exec-queue
+# writing and verifying. The faults are for fio: udev leaves alone a disk that
+# is locked, and looks at it later.
+alone() { # COMMAND...
+	local lock rc
+	exec {lock}<"$DEV"
+	if ! flock -x -w 30 "$lock"; then
+		echo "$DEV stays locked by someone else"
+		rc=1
+	else
+		"$@"
+		rc=$?
+	fi
+	exec {lock}<&-
+	return "$rc"
 }
-disconnect_quietly() { udevadm control --start-exec-queue && host_disconnect; }
-undo udevadm control --start-exec-queue
 
 # damaged FAULT...: the load goes on while the fault strikes; the host
 # sees it, drops the connection, connects again and repeats what was lost.
-damaged() {
+damaged() { alone damaged_load "$@"; }
+damaged_load() {
 	local before after at_least=1
 	# A damaged payload concerns one request: the kernel's initiator repeats
 	# only that.
@@ -73,21 +83,21 @@ damaged() {
 
 noticed_digest() { log_since_start | grep -i 'digest'; }
 
-check "connect with both digests" connect_quietly -g -G -c 1
+check "connect with both digests" host_connect -g -G -c 1
 check "damaged read data is found and read again" damaged corrupt c2h-data 40
 check "a damaged data digest is found" damaged corrupt c2h-digest 40
 check "a damaged response header is found" damaged corrupt c2h-header 60
 check "damaged write data is found by the target and written again" damaged corrupt h2c-data 40
 check "a damaged PDU length is found" damaged corrupt c2h-length 60
 check "the kernel log names the digest" noticed_digest
-disconnect_quietly
+host_disconnect
 
-check "connect with data digests" connect_quietly -G -c 1
+check "connect with data digests" host_connect -G -c 1
 check "data digests alone: damaged read data is found" damaged corrupt c2h-data 25
-disconnect_quietly
+host_disconnect
 
 # Without digests, what can be seen must be: impossible lengths and tags.
-check "connect without digests" connect_quietly -c 1
+check "connect without digests" host_connect -c 1
 check "without digests: an impossible PDU length is found" damaged corrupt c2h-length 60
 check "without digests: a wrong tag is found" damaged corrupt c2h-header 60
 survives_duplicate() {
@@ -96,7 +106,7 @@ survives_duplicate() {
 	load duplicate || return 1
 	[ "$(proxy_stat faults)" = 1 ] && wait_until 20 is_live
 }
-check "a response that comes twice harms nothing" survives_duplicate
+check "a response that comes twice harms nothing" alone survives_duplicate
 
 # The test itself: without a data digest, damaged read data goes unseen by the
 # host, and fio has to see it. Were it not so, the checks above could not fail.
@@ -105,7 +115,7 @@ fio_sees_damage() {
 	proxy corrupt c2h-data 40
 	fails load seen
 }
-check "without digests damaged data reaches fio, which notices" fio_sees_damage
+check "without digests damaged data reaches fio, which notices" alone fio_sees_damage
 
 media_error() {
 	proxy clear
@@ -113,7 +123,7 @@ media_error() {
 	fails dd if=/dev/zero of="$DEV" bs=4k count=1 oflag=direct || return 1
 	dd if=/dev/zero of="$DEV" bs=4k count=1 oflag=direct
 }
-check "an error status fails the request, and only that" media_error
-check "disconnect" disconnect_quietly
+check "an error status fails the request, and only that" alone media_error
+check "disconnect" host_disconnect
 
 finish
