@@ -289,6 +289,10 @@ static int rflash_tcp_connect_sock(struct rflash_tcp_queue *tq)
 	/* We send with spinlocks held, and for the sake of memory reclaim. */
 	sk->sk_allocation = GFP_ATOMIC;
 	sk->sk_use_task_frag = false;
+	/*
+	 * Never taken back: that would patch the kernel's text on all CPUs each
+	 * time the last connection goes and the first comes.
+	 */
 	sk_set_memalloc(sk);
 	WRITE_ONCE(sk->sk_rcvtimeo, ctrl->connect_timeout);
 	WRITE_ONCE(sk->sk_sndtimeo, ctrl->connect_timeout);
@@ -341,7 +345,6 @@ static int rflash_tcp_connect_sock(struct rflash_tcp_queue *tq)
 /* sock_no_linger(): resets the connection and drops what is unsent. */
 static void rflash_tcp_release_sock(struct rflash_tcp_queue *tq)
 {
-	sk_clear_memalloc(tq->sock->sk);
 	sock_release(tq->sock);
 	tq->sock = NULL;
 }
