@@ -167,18 +167,6 @@ def split_messages(log: str, reasons: list[str], names: list[str]) -> dict[str, 
     return found
 
 
-def emulator_fault(kernel_log: str) -> bool:
-    """Did emulation break the guest, not anything that runs in it?
-
-    With one thread per CPU, QEMU now and then runs a breakpoint that the kernel
-    set while it patched its own text on another CPU, after that was over. The
-    kernel then takes it for a stray int3. It happens anywhere in the kernel, at
-    boot as well; where the address is in our module we do not look away.
-    """
-    found = re.search(r"Oops: int3: .*?RIP: [0-9a-f]+:(\S+)( \[\w+\])?", kernel_log, re.DOTALL)
-    return bool(found) and found[2] is None
-
-
 class Runner:
     """Runs batches, at most SLOTS guests at a time."""
 
@@ -189,7 +177,6 @@ class Runner:
         self.changed = threading.Condition()
         self.counter = 0
         self.stopped = False
-        self.retried: set[str] = set()  # scripts that an emulator's fault ended
         self.processes: set[subprocess.Popen[str]] = set()
 
     def run(self) -> Count:
@@ -270,19 +257,11 @@ class Runner:
         ran = [name for name in parts if name in entries]
         again: list[Entry] = []
         reports = []
-        victim = next((name for name in ran if parts[name][1] is None), None)
-        if victim and victim not in self.retried and emulator_fault(kernel_log):
-            print(f"#   the emulator broke {victim} on {batch.kernel} (int3 in patched text): once more", flush=True)
-            self.retried.add(victim)
-            ran.remove(victim)
-            del parts[victim]
-            # What the log says of the others comes before that.
-            kernel_log, reasons = kernel_log.partition("Oops: int3")[0], []
-        elif not ran:
+        if not ran:
             # Not one script began: that is nobody's fault but the lab's.
             reports = [Report(e, troubles=reasons or ["the guest ran nothing"]) for e in batch.entries]
-        if ran or not reports:
-            owned = split_messages(kernel_log, reasons, ran) if ran else {}
+        else:
+            owned = split_messages(kernel_log, reasons, ran)
             for name in ran:
                 part, status, seconds = parts[name]
                 reports.append(Report(entries[name], status, seconds, part, owned[name]))

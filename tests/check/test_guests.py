@@ -88,11 +88,3 @@ def test_report_of_a_pass():
 )
 def test_report_of_a_failure(status, text, troubles):
     assert report(status, text, troubles)[1] >= 1
-
-
-def test_emulator_fault_is_told_from_ours():
-    oops = "Oops: int3: 0000 [#1] PREEMPT SMP\nCPU: 0\nRIP: 0010:{}\n"
-    assert guests.emulator_fault(oops.format("__alloc_skb+0x47/0x1a0"))
-    assert not guests.emulator_fault(oops.format("rflash_tcp_stop+0x85/0xe0 [rflash]"))
-    assert not guests.emulator_fault("Oops: 0002 [#1] SMP\nRIP: 0010:__alloc_skb+0x47/0x1a0\n")
-    assert not guests.emulator_fault("")
