@@ -262,11 +262,6 @@ static void rflash_cmd_cleanup(struct rflash_cmd *cmd)
 	}
 }
 
-static void rflash_complete_batch(struct io_comp_batch *iob)
-{
-	blk_mq_end_request_batch(iob);
-}
-
 /*
  * The slow end of a request: it failed, its connection was lost, or it can't
  * be batched.
@@ -333,7 +328,8 @@ void rflash_queue_complete(struct rflash_cmd *cmd, u16 status, u64 result,
 
 	rq = blk_mq_rq_from_pdu(cmd);
 	if (likely(!status) &&
-	    blk_mq_add_to_batch(rq, &batch->iob, false, rflash_complete_batch)) {
+	    blk_mq_add_to_batch(rq, &batch->iob, false,
+				blk_mq_end_request_batch)) {
 		rflash_cmd_cleanup(cmd);
 		if (!batch->now)
 			batch->now = ktime_get_ns();

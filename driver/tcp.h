@@ -140,7 +140,6 @@ struct rflash_tcp_queue {
 	u32 rx_skip;
 	u32 rx_left;
 	u32 rx_crc;
-	u32 rx_bytes;
 	struct rflash_tcp_cmd *rx_cmd;
 	struct rflash_c2h_data rx_c2h;
 	union {

@@ -5,47 +5,6 @@
 #include <linux/log2.h>
 #include <linux/mutex.h>
 
-#if !RFLASH_HAS_QUIESCE_TAGSET
-
-/**
- * rflash_compat_quiesce_tagset - keep queue_rq out of all queues of a set
- * @set: the tag set
- *
- * Waits for one grace period, however many queues there are.
- */
-void rflash_compat_quiesce_tagset(struct blk_mq_tag_set *set)
-{
-	bool each = set->flags & BLK_MQ_F_BLOCKING;
-	struct request_queue *q;
-
-	mutex_lock(&set->tag_list_lock);
-	list_for_each_entry(q, &set->tag_list, tag_set_list)
-		blk_mq_quiesce_queue_nowait(q);
-	list_for_each_entry(q, &set->tag_list, tag_set_list) {
-		/* A blocking queue has an SRCU of its own. */
-		blk_mq_wait_quiesce_done(q);
-		if (!each)
-			break;
-	}
-	mutex_unlock(&set->tag_list_lock);
-}
-
-/**
- * rflash_compat_unquiesce_tagset - let queue_rq into all queues of a set again
- * @set: the tag set
- */
-void rflash_compat_unquiesce_tagset(struct blk_mq_tag_set *set)
-{
-	struct request_queue *q;
-
-	mutex_lock(&set->tag_list_lock);
-	list_for_each_entry(q, &set->tag_list, tag_set_list)
-		blk_mq_unquiesce_queue(q);
-	mutex_unlock(&set->tag_list_lock);
-}
-
-#endif
-
 #if !RFLASH_HAS_QUEUE_LIMITS_FEATURES
 
 /*

@@ -22,13 +22,6 @@
 #define RFLASH_COMPAT_MQ_FLAGS	0
 #endif
 
-#if !RFLASH_HAS_QUIESCE_TAGSET
-void rflash_compat_quiesce_tagset(struct blk_mq_tag_set *set);
-void rflash_compat_unquiesce_tagset(struct blk_mq_tag_set *set);
-#define blk_mq_quiesce_tagset	rflash_compat_quiesce_tagset
-#define blk_mq_unquiesce_tagset	rflash_compat_unquiesce_tagset
-#endif
-
 #if !RFLASH_HAS_QUEUE_LIMITS_FEATURES
 
 typedef unsigned int __bitwise blk_features_t;	/* as the kernel has it */
