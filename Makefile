@@ -27,7 +27,7 @@ module: ## rflash.ko for the running kernel (KDIR=)
 
 .PHONY: userspace
 userspace: ## the command rflash: userspace/target/release/rflash
-	$(CARGO) build --release --manifest-path userspace/Cargo.toml
+	$(CARGO) build --release --locked --manifest-path userspace/Cargo.toml
 
 .PHONY: install
 install: ## install module, tools, udev rules, units, man pages (DESTDIR=, PREFIX=)

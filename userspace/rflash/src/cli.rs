@@ -41,8 +41,10 @@ pub enum Verb {
     /// Connect to a subsystem and make its namespaces block devices
     ///
     /// Prints the path of each device and returns when all of them can be used.
-    /// The attempt is bounded by the keep-alive timeout. It is safe to repeat:
-    /// what is connected already is left as it is, and its devices are printed.
+    /// Each step of the attempt (the connection, each queue, the scan for
+    /// namespaces) is bounded by the keep-alive timeout or a small multiple of
+    /// it. It is safe to repeat: what is connected already is left as it is, and
+    /// its devices are printed.
     /// When the connection is lost, I/O waits and is issued again after the
     /// reconnect; the three timeouts say how often and for how long that is tried.
     #[command(after_long_help = "\
