@@ -15,6 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 # What ethtool(8) knows of a NIC, one dictionary each; Nic in host/model.py says their keys.
+# Read, and what ethtool_set takes of it:
+#   driver    {"driver": .., "version": .., "firmware": .., "bus": ..}         nothing
+#   link      {"speed": Mb/s or None}                                          nothing
+#   channels  {"rx", "tx", "other", "combined" and each with "-max": n}        {"combined": n}
+#   rings     {"rx", "tx", "rx-max", "tx-max": n}                              {"rx": n}
+#   coalesce  {"rx-usecs": n, "adaptive-rx": 0 or 1, ..}                       {"rx-usecs": n}
+#   features  {name: {"active": bool, "changeable": bool}}                     {name: bool}
+#   rss       {"table": [queue, ..], "key": hex, "function": ..}               {"table": [..]}, {"key": hex};
+#             an empty table to set is the driver's default
+#   rules     {location as text: {"flow", "dst_port", "queue", ..} as Rule}    {location: such a rule or None}
+#   pause     {"autoneg", "rx", "tx": 0 or 1}                                  {"rx": 0}
 ETHTOOL_SECTIONS = ("driver", "link", "channels", "rings", "coalesce", "features", "rss", "rules", "pause")
 
 
