@@ -17,7 +17,7 @@ from typing import Any
 # What ethtool(8) knows of a NIC, one dictionary each; Nic in host/model.py says their keys.
 # Read, and what ethtool_set takes of it:
 #   driver    {"driver": .., "version": .., "firmware": .., "bus": ..}         nothing
-#   link      {"speed": Mb/s or None}                                          nothing
+#   link      {"speed": Mb/s or None, "max-mtu": n or None}                    nothing
 #   channels  {"rx", "tx", "other", "combined" and each with "-max": n}        {"combined": n}
 #   rings     {"rx", "tx", "rx-max", "tx-max": n}                              {"rx": n}
 #   coalesce  {"rx-usecs": n, "adaptive-rx": 0 or 1, ..}                       {"rx-usecs": n}
