@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The hash against the vectors that Microsoft publishes, and tables built on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rflash_tuning.tune.toeplitz import Flow, collisions, entry, flow_bytes, search_key, steer_table, toeplitz
+
+KEY = bytes.fromhex(
+    "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa",
+)
+
+# Destination, port, source, port, hash of the addresses alone, hash with the ports.
+VECTORS = [
+    ("161.142.100.80", 1766, "66.9.149.187", 2794, 0x323E8FC2, 0x51CCC178),
+    ("65.69.140.83", 4739, "199.92.111.2", 14230, 0xD718262A, 0xC626B0EA),
+    ("12.22.207.184", 38024, "24.19.198.95", 12898, 0xD2D0A5DE, 0x5C2B394A),
+    ("209.142.163.6", 2217, "38.27.205.30", 48228, 0x82989176, 0xAFC7327F),
+    ("202.188.127.2", 1303, "153.39.163.191", 44251, 0x5D1809C5, 0x10E828A2),
+    ("3ffe:2501:200:3::1", 1766, "3ffe:2501:200:1fff::7", 2794, 0x2CC18CD5, 0x40207D3D),
+    ("ff02::1", 4739, "3ffe:501:8::260:97ff:fe40:efab", 14230, 0x0F0C461C, 0xDDE51BBF),
+    ("fe80::200:f8ff:fe21:67cf", 38024, "3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251, 0x4B61E985, 0x02D1FEEF),
+]
+
+
+@pytest.mark.parametrize(("local", "local_port", "remote", "remote_port", "addresses", "ports"), VECTORS)
+def test_the_published_vectors(local, local_port, remote, remote_port, addresses, ports):
+    data = flow_bytes(Flow(local, local_port, remote, remote_port, 0))
+    assert toeplitz(KEY, data) == ports
+    assert toeplitz(KEY, data[:-4]) == addresses
+
+
+def test_a_longer_key_hashes_the_same_and_a_short_one_is_refused():
+    data = flow_bytes(Flow("10.0.0.1", 3260, "10.0.0.2", 40000, 0))
+    assert toeplitz(KEY + b"\1\2\3\4", data) == toeplitz(KEY, data)
+    with pytest.raises(ValueError, match="cannot hash"):
+        toeplitz(KEY[:12], data)
+
+
+def test_mapped_addresses_travel_as_ipv4():
+    plain = Flow("10.0.0.1", 3260, "10.0.0.2", 40000, 0)
+    mapped = Flow("::ffff:10.0.0.1", 3260, "::ffff:10.0.0.2", 40000, 0)
+    assert flow_bytes(plain) == flow_bytes(mapped)
+
+
+def flows(tenants, each=2):
+    return [
+        Flow("10.0.0.1", 3260 + tenant, "10.0.0.2", 40000 + 16 * tenant + number, tenant)
+        for tenant in range(tenants)
+        for number in range(each)
+    ]
+
+
+@pytest.mark.parametrize("tenants", [1, 3, 6, 12])
+@pytest.mark.parametrize("size", [64, 128])
+def test_a_key_and_a_table_keep_tenants_apart(tenants, size):
+    some = flows(tenants)
+    key = search_key(some, size, 40, KEY)
+    assert collisions(key, some, size) == 0
+    queues = {tenant: (tenant,) for tenant in range(tenants)}
+    table = steer_table(key, some, queues, size, tenants)
+    assert len(table) == size and set(table) <= set(range(tenants))
+    for flow in some:
+        assert table[entry(key, flow, size)] == flow.owner
+
+
+def test_the_present_key_is_kept_when_it_will_do_and_the_search_is_repeatable():
+    assert search_key(flows(1), 128, 40, KEY) == KEY
+    many = flows(12, each=4)
+    assert search_key(many, 128, 40, KEY) == search_key(many, 128, 40, KEY)
+    assert collisions(search_key(many, 128, 40, KEY), many, 128) <= collisions(KEY, many, 128)
+
+
+def test_a_tenants_flows_take_its_queues_in_turn():
+    some = flows(1, each=4)
+    table = steer_table(KEY, some, {0: (2, 3)}, 1 << 20, 4)
+    assert [table[entry(KEY, flow, 1 << 20)] for flow in some] == [2, 3, 2, 3]
