@@ -39,8 +39,13 @@ def bus(system: System, nic: str) -> str:
         path = system.resolve(f"{_NET}/{nic}/device")
     except OSError:
         return ""
-    addresses = [part for part in path.split("/") if _PCI.fullmatch(part)]
-    return addresses[-1] if addresses else path.rpartition("/")[2]
+    return bus_of(path)
+
+
+def bus_of(device: str) -> str:
+    """The same of a device's path in sysfs, all links followed."""
+    addresses = [part for part in device.split("/") if _PCI.fullmatch(part)]
+    return addresses[-1] if addresses else device.rpartition("/")[2]
 
 
 def current_name(system: System, address: str) -> str | None:
