@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0
+"""By what means a NIC can bring a tenant's packets to the tenant's queue.
+
+The ladder, best first: flow rules; the indirection table by the computed hash
+of connections that are established; RFS, which follows pinned threads; none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rflash_tuning.host.model import Connection, Nic
+from rflash_tuning.knobs.draft import Draft
+from rflash_tuning.tune.allocation import STEERED
+from rflash_tuning.tune.toeplitz import Flow
+
+# Drivers whose flow rules know Ethernet types and VLANs but no TCP ports
+# (igb_add_ethtool_nfc_entry, igc_ethtool_add_nfc_rule).
+NO_PORT_RULES = ("igb", "igc")
+# Drivers that do not show the hash key and use the kernel's own (netdev_rss_key_fill).
+KERNEL_KEY = ("igb", "igc")
+# Drivers whose emulation takes a table and ignores it; a hypervisor's may not.
+TABLE_UNSURE = ("vmxnet3",)
+KERNEL_KEY_FILE = "/proc/sys/net/core/netdev_rss_key"
+MOST_RULES = 128  # connections that get a rule each; a choice below the smallest table known (ixgbe's 2 K)
+
+
+@dataclass(frozen=True)
+class Steering:
+    """What a port can do for this request."""
+
+    means: str  # spread, rules, table, rfs, none
+    reason: str
+
+
+def means(draft: Draft, port: Nic) -> Steering:
+    """The best means of a port."""
+    if len(draft.allocation.shares) == 1:
+        return Steering("spread", "one tenant: all queues are its own")
+    if len(port.queues) > 1 and has_rules(port) and not _too_many(draft):
+        return Steering("rules", f"{port.name} has flow rules")
+    if has_table(draft, port):
+        return Steering("table", f"{port.name} has no flow rules for TCP ports, but its table can be set")
+    if draft.request.target not in STEERED and draft.request.role == "server":
+        return Steering("rfs", f"{port.name} has neither flow rules nor a table to rely on; RFS follows pinned threads")
+    return Steering("none", f"{port.name} has no means to tell tenants apart")
+
+
+def _too_many(draft: Draft) -> bool:
+    return by_connection(draft) and len(established(draft)) > MOST_RULES
+
+
+def has_rules(port: Nic) -> bool:
+    feature = port.features.get("rx-ntuple-filter")
+    usable = feature is None or feature.active or feature.changeable
+    return port.rules is not None and usable and port.driver not in NO_PORT_RULES
+
+
+def has_table(draft: Draft, port: Nic) -> bool:
+    return (
+        len(port.queues) > 1
+        and port.rss is not None
+        and bool(port.rss.table)
+        and port.rss.table_settable
+        and port.rss.function in ("", "toeplitz")
+        and port.driver not in TABLE_UNSURE
+        and bool(hash_key(draft, port))
+    )
+
+
+def hash_key(draft: Draft, port: Nic) -> bytes:
+    """The key that the port hashes with; b"" when nobody says."""
+    text = port.rss.key if port.rss else ""
+    if not text and port.driver in KERNEL_KEY:
+        text = draft.host.files.get(KERNEL_KEY_FILE, "")
+    try:
+        return bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        return b""
+
+
+def by_connection(draft: Draft) -> bool:
+    """Does every connection need a rule of its own? Yes when a tenant has several queues."""
+    return any(len(share.queues) > 1 for share in draft.allocation.shares)
+
+
+def established(draft: Draft) -> list[Flow]:
+    """The tenants' connections, in a stable order; owner is the place of the share."""
+    server = draft.request.role == "server"
+    places = {share.port: place for place, share in enumerate(draft.allocation.shares)}
+
+    def port_of(connection: Connection) -> int:
+        return connection.local_port if server else connection.remote_port
+
+    found = [
+        Flow(
+            connection.local,
+            connection.local_port,
+            connection.remote,
+            connection.remote_port,
+            places[port_of(connection)],
+        )
+        for connection in draft.host.connections
+        if port_of(connection) in places and not _loops(connection)
+    ]
+    return sorted(found, key=lambda flow: (flow.owner, flow.remote, flow.remote_port, flow.local, flow.local_port))
+
+
+def _loops(connection: Connection) -> bool:
+    """A connection of the host with itself never meets a NIC."""
+    return connection.local == connection.remote
