@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rflash_tuning import archive, behaviour
+from rflash_tuning import anonymiser, archive, behaviour, recorder
 from rflash_tuning.cpulist import format_list, parse_list
 from rflash_tuning.errors import Unchangeable, Unsupported, UsageError
+from rflash_tuning.host.probe import probe
 from rflash_tuning.system import ETHTOOL_SECTIONS, Completed, System
 from rflash_tuning.tree import Tree, os_error
 
@@ -109,6 +110,42 @@ def _tree(data: dict[str, Any]) -> Tree:
     for path, error in data.get("errors", {}).items():
         tree.refuse(path, error)
     return tree
+
+
+def record(system: System) -> Snapshot:
+    """Everything that probe reads of a machine, and nothing else. Two records of the same state are equal."""
+    recording = recorder.RecordingSystem(system)
+    host = probe(recording)
+    recorder.tidy(recording.tree, host)
+    pids = {task.tid for task in host.tasks}
+    return Snapshot(
+        recording.tree,
+        recording.sections,
+        {tid: cpus for tid, cpus in recording.affinities.items() if tid in pids},
+        recording.commands,
+        dict(recorder.summary(host)),
+    )
+
+
+def anonymise(snapshot: Snapshot) -> Snapshot:
+    """The same machine as anybody's: see anonymiser.py for what is replaced."""
+    names = anonymiser.Anonymiser()
+    return Snapshot(
+        anonymiser.tree(names, snapshot.tree),
+        anonymiser.sections(names, snapshot.ethtool),
+        dict(snapshot.affinities),
+        dict(snapshot.commands),
+        {**names.value(snapshot.meta), "anonymised": True},
+    )
+
+
+def capture(system: System, path: str, anonymous: bool = True) -> Snapshot:
+    """Record a machine into a file: .tar.zst, .tar.gz, .json or a directory. Raises TuneError."""
+    snapshot = record(system)
+    if anonymous:
+        snapshot = anonymise(snapshot)
+    snapshot.save(path)
+    return snapshot
 
 
 class SnapshotSystem(System):

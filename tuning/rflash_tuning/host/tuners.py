@@ -31,6 +31,7 @@ _KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("numad", "numad", ("/etc/numad.conf",)),
     ("power-profiles-daemon", "power-profiles-", ()),
 )
+PROCESSES = frozenset(process for _, process, _ in _KNOWN)
 # systemd reads the file that its unit names; Debian and RHEL name these even before they exist.
 _BY_DISTRIBUTION = (
     ({"debian", "ubuntu"}, "/etc/default/irqbalance"),
