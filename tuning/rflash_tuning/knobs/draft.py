@@ -8,8 +8,7 @@ Nothing here touches a machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from rflash_tuning.host.disks import whole
 from rflash_tuning.host.model import Disk, Host, Nic
 from rflash_tuning.tune.allocation import deal_queues, knob_enabled, request_ports
 from rflash_tuning.tune.change import Allocation, Change, Request, Setting, Value
@@ -136,17 +135,8 @@ def chosen_disks(host: Host, request: Request) -> tuple[Disk, ...]:
         return tuple(disk for disk in host.disks if disk.name in request.disks)
     if request.role == "tenant":
         return ()
-    devices = [tenant.device.rpartition("/")[2] for tenant in host.tenants if tenant.kind == request.target]
-    behind = tuple(disk for disk in host.disks if any(_is_part(device, disk.name) for device in devices))
+    devices = [tenant.device for tenant in host.tenants if tenant.kind == request.target]
+    names = [disk.name for disk in host.disks]
+    behind_names = {whole(device, names) for device in devices}
+    behind = tuple(disk for disk in host.disks if disk.name in behind_names)
     return behind or tuple(disk for disk in host.disks if disk.kind == "nvme")
-
-
-def _is_part(device: str, disk: str) -> bool:
-    """Is a device a disk ("nvme0n1") or one of its partitions ("nvme0n1p2", "vda1")?"""
-    rest = device.removeprefix(disk)
-    return device.startswith(disk) and (rest == "" or rest.removeprefix("p").isdigit())
-
-
-def tenant_label(tenants: Sequence[str]) -> str:
-    """ "t1", or "" when a value serves more than one."""
-    return tenants[0] if len(tenants) == 1 else ""

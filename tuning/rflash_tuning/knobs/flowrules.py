@@ -58,9 +58,10 @@ def _draw_port(draft: Draft, port: Nic) -> None:
 
 def _by_port(draft: Draft, port: Nic) -> list[tuple[dict[str, Any], str]]:
     end = "dst_port" if draft.request.role == "server" else "src_port"
+    ports = [share.port for share in draft.allocation.shares]
     wanted = []
     for share, queues in zip(draft.allocation.shares, draft.queues(port), strict=True):
-        if share.port is None:
+        if share.port is None or ports.count(share.port) > 1:
             continue
         for flow in _families(draft, share.port):
             wanted.append(({"flow": flow, end: share.port, "queue": queues[0]}, share.tenant))

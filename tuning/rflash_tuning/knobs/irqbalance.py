@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 
-from rflash_tuning.host.model import Tuner
 from rflash_tuning.knobs.draft import Draft
 from rflash_tuning.tune.settings import ConfigSetting
 
@@ -24,8 +23,9 @@ NAME = "irqbalance"
 TITLE = "irqbalance is told which interrupts are placed"
 SOURCE = "irqbalance(1), --banirq"
 MARK = "# rflash-tune placed these interrupts; `rflash-tune revert` takes the line away."
+VARIABLE = "IRQBALANCE_ARGS"
+VARIABLES = {"/etc/conf.d/irqbalance": "IRQBALANCE_OPTS"}  # OpenRC's
 _BLOCK = re.compile(rf"\n*^{re.escape(MARK)}\n.*\n?", re.MULTILINE)
-_ARGUMENTS = re.compile(r"""^[ \t]*IRQBALANCE_ARGS=(["']?)(.*?)\1[ \t]*$""", re.MULTILINE)
 _BANNED = re.compile(r"(?:--banirq[= ]|-i ?)(\d+)")
 
 
@@ -34,21 +34,17 @@ def draw(draft: Draft) -> None:
     irqs = placed(draft)
     if tuner is None or not irqs:
         return
-    text = draft.host.files.get(tuner.config) if tuner.config else None
-    if text is None:
+    if not tuner.config:
         draft.warn(
-            "irqbalance is active and its configuration was not found, so it may move the interrupts back:"
+            "irqbalance is active and it is not known where its configuration is, so it may move the interrupts back:"
             f" run it with {' '.join(f'--banirq={irq}' for irq in irqs)}"
         )
         return
-    _want(draft, tuner, text, irqs)
-
-
-def _want(draft: Draft, tuner: Tuner, text: str, irqs: list[int]) -> None:
+    text = draft.host.files.get(tuner.config)
     draft.want(
         ConfigSetting(tuner.config, "irqbalance"),
         text,
-        with_banned(text, irqs),
+        with_banned(text or "", irqs, VARIABLES.get(tuner.config, VARIABLE)),
         f"it would move {len(irqs)} interrupts back; it goes on with all others",
         SOURCE,
     )
@@ -68,16 +64,17 @@ def placed(draft: Draft) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
-def with_banned(text: str, irqs: list[int]) -> str:
+def with_banned(text: str, irqs: list[int], variable: str = VARIABLE) -> str:
     """A configuration that bans these interrupts; what the administrator had stays, the last line counts.
 
     Samples of an administrator's line: IRQBALANCE_ARGS="--hintpolicy=exact",
     IRQBALANCE_ARGS= and none at all.
     """
     own = _BLOCK.sub("\n", text.rstrip() + "\n").rstrip()
-    given = [match[2].strip() for match in _ARGUMENTS.finditer(own)]
+    lines = re.finditer(rf"""^[ \t]*{variable}=(["']?)(.*?)\1[ \t]*$""", own, re.MULTILINE)
+    given = [match[2].strip() for match in lines]
     arguments = given[-1] if given else ""
     banned = {int(number) for number in _BANNED.findall(arguments)}
     words = [arguments, *(f"--banirq={irq}" for irq in irqs if irq not in banned)]
-    line = f'IRQBALANCE_ARGS="{" ".join(word for word in words if word)}"'
+    line = f'{variable}="{" ".join(word for word in words if word)}"'
     return (own + "\n\n" if own else "") + f"{MARK}\n{line}\n"

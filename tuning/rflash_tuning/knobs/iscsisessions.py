@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Several iSCSI sessions per tenant, in place of the paper's worker processes.
+"""Several iSCSI sessions per tenant, in place of the paper's worker processes: said, never changed.
 
-:What: On a tenant's host, ``node.session.nr_sessions`` of /etc/iscsi/iscsid.conf of at
-    least 6, for throughput and mixed, where multipath is configured (each
-    session is a disk of its own, so without multipath the plan only says so).
-    For targets discovered afterwards.
+:What: On a tenant's host, for throughput and mixed, a sentence on
+    ``node.session.nr_sessions`` of open-iscsi when a target has fewer than 6
+    sessions. It is not set: each session is a disk of its own, which needs
+    multipath, and iscsid.conf holds passwords that no tuner should read.
 :Why: The paper ran 6 worker processes per tenant on 6 cores instead of the default 8,
     10 % better than 8 and 4.5 times as much as one. LIO has no workers to
     count: it has one thread pair per connection, and open-iscsi one connection
@@ -12,49 +12,26 @@
     workers, not for sessions.
 :Source: Flash Storage Disaggregation, section 4.
 :Disruption: none.
-:Undo: The former file.
+:Undo: nothing to undo.
 """
 
 from __future__ import annotations
 
-import re
-
-from rflash_tuning.knobs.draft import PAPER, Draft
-from rflash_tuning.tune.settings import ConfigSetting
+from rflash_tuning.knobs.draft import Draft
 
 NAME = "iscsi-sessions"
 TITLE = "Several iSCSI sessions per tenant, in place of the paper's worker processes"
-PATH = "/etc/iscsi/iscsid.conf"
-MULTIPATH = "/etc/multipath.conf"
 WORKERS = 6  # the paper's best of 1 to 8
-_LINE = re.compile(r"(?m)^[ \t]*node\.session\.nr_sessions[ \t]*=[ \t]*(\d+)[ \t]*$")
 
 
 def draw(draft: Draft) -> None:
     request = draft.request
-    text = draft.host.files.get(PATH)
-    if request.target != "iscsi" or request.role != "tenant" or request.goal == "latency" or text is None:
+    if request.target != "iscsi" or request.role != "tenant" or request.goal == "latency":
         return
-    wanted = with_sessions(text, WORKERS)
-    if wanted.rstrip() == text.rstrip():
-        draft.right += 1
+    sessions = [tenant.sessions for tenant in draft.host.tenants if tenant.kind == "iscsi"]
+    if sessions and min(sessions) >= WORKERS:
         return
-    if MULTIPATH not in draft.host.files:
-        draft.warn(
-            f"{WORKERS} sessions per target would be the nearest to the paper's {WORKERS} workers"
-            f" (node.session.nr_sessions in {PATH}), but each is a disk of its own and multipath is not configured here"
-        )
-        return
-    reason = f"{WORKERS} connections, so {WORKERS} thread pairs in the target (6 workers: +10 % over 8, 4.5 times one)"
-    draft.want(ConfigSetting(PATH), text, wanted, reason, PAPER)
-
-
-def with_sessions(text: str, least: int) -> str:
-    """The configuration with at least so many sessions; the last line of a kind counts."""
-    found = list(_LINE.finditer(text))
-    if not found:
-        return text.rstrip() + f"\nnode.session.nr_sessions = {least}\n"
-    last = found[-1]
-    if int(last[1]) >= least:
-        return text
-    return text[: last.start()] + f"node.session.nr_sessions = {least}" + text[last.end() :].rstrip() + "\n"
+    draft.warn(
+        f"{WORKERS} sessions per target, with multipath over them, come nearest to the paper's {WORKERS} workers:"
+        f" `iscsiadm -m node -T IQN -o update -n node.session.nr_sessions -v {WORKERS}` before the next login"
+    )

@@ -20,7 +20,7 @@ from rflash_tuning.tune.settings import ConfigSetting
 
 NAME = "rflashd-cpus"
 TITLE = "rflashd's CPU set for each tenant"
-DIRECTORY = "/etc/rflash/rflashd.d/"
+DIRECTORY = "/etc/rflash/"
 
 
 def draw(draft: Draft) -> None:

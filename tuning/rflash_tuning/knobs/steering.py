@@ -37,6 +37,8 @@ def means(draft: Draft, port: Nic) -> Steering:
     """The best means of a port."""
     if len(draft.allocation.shares) == 1:
         return Steering("spread", "one tenant: all queues are its own")
+    if draft.request.target == "nvmet-rdma":
+        return Steering("none", "RDMA queue pairs bring completion vectors of their own; NIC queues do not place them")
     if len(port.queues) > 1 and has_rules(port) and not _too_many(draft):
         return Steering("rules", f"{port.name} has flow rules")
     if has_table(draft, port):
@@ -87,7 +89,8 @@ def by_connection(draft: Draft) -> bool:
 def established(draft: Draft) -> list[Flow]:
     """The tenants' connections, in a stable order; owner is the place of the share."""
     server = draft.request.role == "server"
-    places = {share.port: place for place, share in enumerate(draft.allocation.shares)}
+    ports = [share.port for share in draft.allocation.shares]
+    places = {port: place for place, port in enumerate(ports) if port and ports.count(port) == 1}
 
     def port_of(connection: Connection) -> int:
         return connection.local_port if server else connection.remote_port

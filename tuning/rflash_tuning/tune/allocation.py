@@ -67,7 +67,7 @@ def allocate(host: Host, request: Request) -> Allocation:
         Share(name, port, connection_cpus=first, io_cpus=second, queues=mine)
         for (name, port), (first, second), mine in zip(names, halves, queues, strict=True)
     )
-    warnings += _queue_warnings(request, shares, capacity)
+    warnings += _queue_warnings(request, shares, capacity) + _port_warnings(shares)
     used = list(dict.fromkeys(cpu for first, second in halves for cpu in first + second))
     order = [cpu for core in cores for cpu in core.cpus]
     return Allocation(
@@ -121,7 +121,9 @@ def tenant_names(host: Host, request: Request) -> list[tuple[str, int | None]]:
         key=lambda tenant: (tenant.port, tenant.name),
     )
     first = FIRST_PORTS[request.target]
-    names: list[tuple[str, int | None]] = [(tenant.name, tenant.port) for tenant in configured[: request.tenants]]
+    names: list[tuple[str, int | None]] = [
+        (tenant.name, tenant.port or None) for tenant in configured[: request.tenants]
+    ]
     taken = {name for name, _ in names}
     for number in range(len(names), request.tenants):
         name = f"t{number + 1}"
@@ -295,3 +297,11 @@ def _queue_warnings(request: Request, shares: tuple[Share, ...], capacity: int) 
             " tenants share queues, so their packets meet on one core"
         ]
     return []
+
+
+def _port_warnings(shares: tuple[Share, ...]) -> list[str]:
+    ports = [share.port for share in shares]
+    together = [share.tenant for share in shares if share.port and ports.count(share.port) > 1]
+    if not together:
+        return []
+    return [f"{', '.join(together)} share a TCP port, so a NIC can't tell them apart; rflash-target gives each its own"]

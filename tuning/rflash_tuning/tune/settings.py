@@ -8,6 +8,7 @@ thing, any other OSError is a failure.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import shlex
 from dataclasses import asdict, dataclass, fields
@@ -434,8 +435,23 @@ class RssSetting(Setting):
     def write(self, system: System, value: Value) -> None:
         present = self.read(system)
         differing = {key: wanted for key, wanted in value.items() if not self.same({key: wanted}, present)}
+        if not differing:
+            return
+        name = nic_name(system, self.nic, self.bus)
+        if "table" in differing and self._is_default(system, name, differing["table"]):
+            # The kernel forgets then that somebody set it, and adapts it to other channels again.
+            with contextlib.suppress(Unsupported, OSError):
+                system.ethtool_set(name, "rss", {"table": []})
+            differing = {
+                key: wanted for key, wanted in differing.items() if not self.same({key: wanted}, self.read(system))
+            }
         if differing:
-            system.ethtool_set(nic_name(system, self.nic, self.bus), "rss", differing)
+            system.ethtool_set(name, "rss", differing)
+
+    def _is_default(self, system: System, name: str, table: list[int]) -> bool:
+        """ethtool_rxfh_indir_default: queue after queue, over all there are."""
+        queues = sum(1 for queue in system.names(f"{NET}/{name}/queues") if queue.startswith("rx-"))
+        return queues > 0 and list(table) == [entry % queues for entry in range(len(table))]
 
     def same(self, one: Value, other: Value) -> bool:
         if one is None or other is None:

@@ -217,6 +217,14 @@ def test_the_hash_key_may_be_written_either_way():
     assert setting.show({"table": [0, 0, 1]}) == "3 entries over queues 0-1 (0:2, 1:1)"
 
 
+def test_a_default_table_is_reset_so_that_the_kernel_forgets_that_somebody_set_it():
+    machine = channels_machine()
+    machine.sections["lan", "rss"]["table"] = [0] * 8
+    RssSetting("lan", BUS).write(machine, {"table": [0, 1, 2, 3] * 2})
+    assert machine.done[0] == ("lan", "rss", {"table": []})
+    assert RssSetting("lan", BUS).read(machine)["table"] == [0, 1, 2, 3] * 2  # this driver did nothing at the reset
+
+
 def test_a_rule_is_added_and_taken_away():
     machine = Machine(sections={("eth0", "rules"): {}})
     setting = RuleSetting("eth0", "", 7)
