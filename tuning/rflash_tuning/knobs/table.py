@@ -13,7 +13,8 @@ import inspect
 import pkgutil
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 from rflash_tuning import knobs as package
 
@@ -37,10 +38,16 @@ class Knob:
 
     name: str
     title: str
-    text: str  # the docstring without its first line, which is the title's
+    text: str  # a field list of reStructuredText: What, Why, Source, Disruption, Undo
 
-    def to_json(self) -> dict[str, str]:
-        return asdict(self)
+    @property
+    def fields(self) -> dict[str, str]:
+        """The text's fields, each on one line and without markup."""
+        found = re.findall(r"^:(\w[\w ]*):(.*(?:\n[ \t]+.*|\n(?=\n[ \t]))*)", self.text, re.MULTILINE)
+        return {name: " ".join(text.replace("``", "").split()) for name, text in found}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "title": self.title, "fields": self.fields}
 
 
 def knobs() -> list[Knob]:
@@ -51,7 +58,9 @@ def knobs() -> list[Knob]:
             continue
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         if hasattr(module, "NAME"):
-            found.append(Knob(module.NAME, module.TITLE, inspect.cleandoc(module.__doc__ or "")))
+            # The docstring's first line says what the title says.
+            text = inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]
+            found.append(Knob(module.NAME, module.TITLE, text))
     return sorted(found, key=lambda knob: knob.name)
 
 
@@ -59,8 +68,7 @@ def rst() -> str:
     """The page of the manual."""
     parts = [HEAD]
     for knob in knobs():
-        text = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", knob.text)
-        parts.append(f".. _knob-{knob.name}:\n\n{knob.name}\n{'-' * len(knob.name)}\n\n{text}\n")
+        parts.append(f"{knob.name}\n{'=' * len(knob.name)}\n\n{knob.title}.\n\n{knob.text}\n")
     return "\n".join(parts)
 
 

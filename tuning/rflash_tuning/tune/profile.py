@@ -11,7 +11,9 @@ from typing import Any
 from rflash_tuning.errors import UsageError
 from rflash_tuning.tune.options import BY_NAME, parse
 
-SHIPPED = Path(__file__).resolve().parents[2] / "profiles"
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Beside the package in the tree and where scripts/install puts it; inside of it where pip does.
+SHIPPED = _PACKAGE / "profiles" if (_PACKAGE / "profiles").is_dir() else _PACKAGE.parent / "profiles"
 LOCAL = Path("/etc/rflash/tune")
 MAX_BYTES = 1 << 20
 

@@ -207,6 +207,29 @@ def _file(change: Change, paint: Paint) -> list[str]:
     return lines
 
 
+def change_in_full(change: Change, paint: Paint) -> list[str]:
+    """All that is known of one change, with how to undo it by hand."""
+    setting = change.setting
+    rows = [
+        ["key", change.key],
+        ["now", setting.show(change.old)],
+        ["should be", setting.show(change.new)],
+        ["knob", change.knob],
+        ["source", change.source or "-"],
+        ["disruption", change.disruption + ", could cut you off" * change.cuts_off],
+    ]
+    if change.tenant:
+        rows.append(["tenant", change.tenant])
+    if change.foreseen:
+        rows.append(["foreseen", change.foreseen])
+    lines = [paint(setting.label(), "bold"), *paint.wrap(change.reason, "  ")]
+    lines += columns([[paint(name, "dim"), " ".join(text.split())] for name, text in rows], "  ")
+    if not change.foreseen:
+        lines += ["  " + paint("by hand", "dim"), *(f"    {line}" for line in setting.script(change.new))]
+        lines += ["  " + paint("undo by hand", "dim"), *(f"    {line}" for line in setting.script(change.old))]
+    return lines
+
+
 def _foreseen(changes: list[Change], paint: Paint) -> list[str]:
     blocks: dict[tuple[str, str, str], list[Change]] = {}
     for change in changes:

@@ -86,14 +86,14 @@ VERBS = {
         "Put everything back as it was before the first apply",
         "From the journal, last change first; also what has drifted since, which is reported. What a reboot has\n"
         "undone already is left alone.",
-        "  rflash-tune revert\n",
+        "  rflash-tune revert\n  rflash-tune revert --unconfirmed         at boot, after an apply that was cut short\n",
     ),
     "explain": Verb(
         "Explain a knob, one change of the plan, or the allocation",
         "With a knob's name, what it is and why it is turned; with a change's key (plan -o json prints them) or a\n"
         "part of one, that change in full: reason, source, disruption, how to undo it by hand. Without either, the\n"
         "plan's allocation and its rules.",
-        "  rflash-tune explain irq-affinity\n  rflash-tune explain mtu --target iscsi --nic eth0 --tenants 6\n",
+        "  rflash-tune explain interrupts\n  rflash-tune explain mtu --target iscsi --nic eth0 --tenants 6\n",
     ),
     "watch": Verb(
         "Apply again whenever something logs in, appears or drifts",
@@ -114,3 +114,13 @@ VERBS = {
         "  rflash-tune knobs\n",
     ),
 }
+
+RULES = """\
+How N tenants get C cores (those of the network card's NUMA node first):
+  spread     1 tenant: interrupts and threads over all cores
+  two-cores  C/N of 2 and more: one half of a tenant's cores for its connections and NIC queues,
+             the other for its I/O threads and the flash's interrupts
+  one-core   C/N of 1: everything of a tenant on its core (on both hardware threads of it)
+  shared     C/N below 1: tenants dealt evenly; more than three on a core is warned of
+Cores that are left over go to the first tenants, one each.
+"""
