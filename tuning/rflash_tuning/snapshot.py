@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rflash_tuning import anonymiser, archive, behaviour, recorder
+from rflash_tuning import anonymiser, archive, behaviour, recorder, synthesis
 from rflash_tuning.cpulist import format_list, parse_list
 from rflash_tuning.errors import Unchangeable, Unsupported, UsageError
+from rflash_tuning.host.model import Host
 from rflash_tuning.host.probe import probe
 from rflash_tuning.system import ETHTOOL_SECTIONS, Completed, System
 from rflash_tuning.tree import Tree, os_error
@@ -146,6 +147,12 @@ def capture(system: System, path: str, anonymous: bool = True) -> Snapshot:
         snapshot = anonymise(snapshot)
     snapshot.save(path)
     return snapshot
+
+
+def from_host(host: Host) -> Snapshot:
+    """A machine of which probe gives this Host again, but for its host_id and what `files` leaves out."""
+    machine = synthesis.build(host)
+    return Snapshot(machine.tree, machine.sections, machine.affinities, {}, {"synthetic": host.synthetic})
 
 
 class SnapshotSystem(System):

@@ -53,6 +53,11 @@ def read(system: System, known: tuple[Process, ...]) -> tuple[Tuner, ...]:
     return tuple(found)
 
 
+def process_of(name: str) -> str:
+    """The name of a tuner's process."""
+    return next((process for known, process, _ in _KNOWN if known == name), name[:15])
+
+
 def _usual_config(system: System) -> str:
     """Where irqbalance's configuration would be. Source: os-release(5)."""
     words: set[str] = set()
