@@ -98,10 +98,11 @@ def _renew_vectors(system: SnapshotSystem, nic: str, before: int, count: int) ->
 
 
 def _numbered(name: str, nic: str, index: int) -> str:
+    """The name of queue `index` like that of queue 0; some drivers count from 1."""
     known = irqnames.role(name, nic)
     if known is None or known.index < 0:
         return f"{nic}-TxRx-{index}"
-    return f"{name[: known.span[0]]}{index}{name[known.span[1] :]}"
+    return f"{name[: known.span[0]]}{known.index + index}{name[known.span[1] :]}"
 
 
 def _msi_directory(system: SnapshotSystem, nic: str) -> str:
