@@ -32,21 +32,21 @@ def draw(draft: Draft) -> None:
         with_irq = [(queue, irqs[queue.irq]) for queue in disk.queues if queue.irq in irqs]
         managed = [(queue, irq) for queue, irq in with_irq if irq.managed]
         if managed:
-            _draw_managed(draft, disk, managed)
+            _draw_managed(draft, disk, managed, io_cpus)
         for queue, irq in with_irq:
             if not irq.managed:
                 _draw_movable(draft, disk, queue, irq, io_cpus)
 
 
-def _draw_managed(draft: Draft, disk: Disk, managed: list[tuple[DiskQueue, Irq]]) -> None:
+def _draw_managed(draft: Draft, disk: Disk, managed: list[tuple[DiskQueue, Irq]], io_cpus: tuple[int, ...]) -> None:
     """One line for all of a disk's: its first interrupt stands for them."""
     first = managed[0][1]
     count = len(managed)
     label = "queue" if count == 1 else f"all {count} queues, first"
     draft.want(
         IrqSetting(first.number, disk.name, label),
-        format_list(first.affinity),
-        format_list(draft.allocation.shares[0].io_cpus[:1]),
+        format_list(frozenset().union(*(irq.affinity for _, irq in managed))),
+        format_list(io_cpus),
         "the kernel places these and they arrive where a request was submitted: the submitters are placed instead",
         MANAGED,
         foreseen="unchangeable",

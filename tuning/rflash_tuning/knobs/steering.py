@@ -66,7 +66,7 @@ def has_table(draft: Draft, port: Nic) -> bool:
         and port.rss.table_settable
         and port.rss.function in ("", "toeplitz")
         and port.driver not in TABLE_UNSURE
-        and bool(hash_key(draft, port))
+        and any(hash_key(draft, port))
     )
 
 
