@@ -84,7 +84,8 @@ def _disk(system: System, name: str, named: dict[int, str]) -> Disk:
 def _kind(system: System, name: str) -> tuple[str, str]:
     """Kind and bus. NVMe over a network is "other", with its transport as the bus: the flash is elsewhere."""
     kind = next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, name)), "other")
-    if kind == "other" and re.fullmatch(r"nullb\w+", name):
+    # Made by configfs, null_blk's disks have any name.
+    if kind == "other" and (re.fullmatch(r"nullb\d+", name) or system.exists(f"/sys/kernel/config/nullb/{name}")):
         kind = "null"
     if kind == "nvme":
         way = transport(system, name)
