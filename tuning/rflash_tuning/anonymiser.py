@@ -99,6 +99,9 @@ class Anonymiser:
             return " ".join(word for word in text.split() if _BOOT_WORDS.match(word)) + "\n"
         if path in ("/proc/net/tcp", "/proc/net/tcp6"):
             return re.sub(r"\b([0-9A-F]{32}|[0-9A-F]{8})(?=:[0-9A-F]{4}\b)", lambda found: self._hex(found[0]), text)
+        if path.startswith("/etc/"):
+            # A comment may say anything, and does nothing.
+            text = "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
         if path.startswith(_NUMBERS):
             return text
         if _ADDRESS_FILES.search(path):
