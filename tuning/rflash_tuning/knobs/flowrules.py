@@ -46,7 +46,7 @@ def _draw_port(draft: Draft, port: Nic) -> None:
         location = known.location if known else _free(taken)
         taken.add(location)
         draft.want(
-            RuleSetting(port.name, port.bus, location),
+            RuleSetting(port.name, port.bus, location, rule["flow"], rule.get("dst_port"), rule.get("src_port")),
             _value(known) if known else None,
             rule,
             f"{tenant}'s packets to {tenant}'s queue (+6 % with two cores per tenant, +11 % with one)",
@@ -110,7 +110,7 @@ def _draw_stale(draft: Draft, port: Nic, wanted: set[tuple]) -> None:
         single = rule.dst_port is not None and rule.src_port is not None
         if tenant and single and not rule.other and not rule.dst_ip and _match(rule) not in wanted:
             draft.want(
-                RuleSetting(port.name, port.bus, rule.location),
+                RuleSetting(port.name, port.bus, rule.location, rule.flow, rule.dst_port, rule.src_port),
                 _value(rule),
                 None,
                 "the connection that it was for has ended",

@@ -518,33 +518,82 @@ def show_table(table: list[int]) -> str:
 _RULE_WORDS = (("dst_ip", "dst-ip"), ("src_port", "src-port"), ("dst_port", "dst-port"))
 
 
+ANY_LOCATION = 0xFFFFFFFF  # RX_CLS_LOC_ANY of include/uapi/linux/ethtool.h
+
+
 @dataclass(frozen=True)
 class RuleSetting(Setting):
-    """A flow rule (ntuple) at a location. Value: {"flow", "dst_port", "queue", ...} as host.model.Rule, or None."""
+    """A flow rule (ntuple). Value: {"flow", "dst_port", "queue", ...} as host.model.Rule, or None.
+
+    With `flow` it is the rule that matches on just these ports, wherever it
+    is: some drivers (sfc, bnxt) choose the location themselves. `location` is
+    where it was, or where it goes where the driver lets us choose. Without
+    `flow` it is the rule at the location.
+    """
 
     nic: str
     bus: str
     location: int
+    flow: str = ""
+    dst_port: int | None = None
+    src_port: int | None = None
 
     kind: ClassVar[str] = "rule"
 
     @property
     def key(self) -> str:
-        return f"rule {self.bus or self.nic} {self.location}"
+        where = f"{self.flow} {self.dst_port} {self.src_port}" if self.flow else str(self.location)
+        return f"rule {self.bus or self.nic} {where}"
 
     def label(self) -> str:
-        return f"{self.nic} flow rule {self.location}"
+        if not self.flow:
+            return f"{self.nic} flow rule {self.location}"
+        ends = (("dst-port", self.dst_port), ("src-port", self.src_port))
+        return f"{self.nic} flow rule {self.flow}" + "".join(
+            f" {word} {port}" for word, port in ends if port is not None
+        )
+
+    def _find(self, rules: dict[str, Any]) -> str | None:
+        """The location of the rule, as text."""
+        if not self.flow:
+            return str(self.location) if str(self.location) in rules else None
+        wanted = {"flow": self.flow, "dst_port": self.dst_port, "src_port": self.src_port}
+        wanted = _plain_rule(wanted)
+        for location, rule in rules.items():
+            if {name: value for name, value in _plain_rule(rule).items() if name != "queue"} == wanted:
+                return location
+        return None
 
     def read(self, system: System) -> Value:
         rules = system.ethtool(nic_name(system, self.nic, self.bus), "rules")
-        rule = rules.get(str(self.location))
-        return None if rule is None else _plain_rule(rule)
+        found = self._find(rules)
+        return None if found is None else _plain_rule(rules[found])
 
     def write(self, system: System, value: Value) -> None:
         name = nic_name(system, self.nic, self.bus)
-        if value is None and self.read(system) is None:
+        rules = system.ethtool(name, "rules")
+        found = self._find(rules)
+        if value is None:
+            if found is not None:
+                system.ethtool_set(name, "rules", {found: None})
             return
-        system.ethtool_set(name, "rules", {str(self.location): value})
+        rule = {"dst_port": None, **value}
+        place = found or self._free(rules)
+        try:
+            system.ethtool_set(name, "rules", {place: rule})
+        except OSError as error:
+            if not self.flow or error.errno != errno.EINVAL:
+                raise
+            # This driver chooses the location itself, and can't put one rule in another's place.
+            if found is not None:
+                system.ethtool_set(name, "rules", {found: None})
+            system.ethtool_set(name, "rules", {str(ANY_LOCATION): rule})
+
+    def _free(self, rules: dict[str, Any]) -> str:
+        """The location that was planned, or the next one when somebody has taken it since."""
+        if not self.flow or str(self.location) not in rules:
+            return str(self.location)
+        return next(str(number) for number in range(len(rules) + 1) if str(number) not in rules)
 
     def same(self, one: Value, other: Value) -> bool:
         if one is None or other is None:

@@ -238,6 +238,39 @@ def test_a_rule_is_added_and_taken_away():
     assert setting.script(None) == ["ethtool -N eth0 delete 7"]
 
 
+class ChoosyMachine(Machine):
+    """Its driver chooses the locations of rules itself, as sfc's and bnxt's do."""
+
+    def ethtool_set(self, nic, section, values):
+        rules = self.sections[nic, section]
+        for location, rule in values.items():
+            if rule is None:
+                del rules[location]
+            elif location != str(settings.ANY_LOCATION):
+                raise OSError(errno.EINVAL, "location")
+            else:
+                rules[str(1000 + len(rules))] = rule
+
+
+def test_a_rule_is_found_by_what_it_matches_where_the_driver_chooses_its_place():
+    machine = ChoosyMachine(sections={("eth0", "rules"): {"9": {"flow": "tcp4", "dst_port": 22, "queue": 0}}})
+    setting = RuleSetting("eth0", "", 0, "tcp4", 3260)
+    rule = {"flow": "tcp4", "dst_port": 3260, "queue": 2}
+    setting.write(machine, rule)
+    assert setting.same(setting.read(machine), rule)
+    setting.write(machine, {**rule, "queue": 3})
+    assert setting.read(machine)["queue"] == 3
+    setting.write(machine, None)
+    assert machine.sections["eth0", "rules"] == {"9": {"flow": "tcp4", "dst_port": 22, "queue": 0}}
+
+
+def test_a_place_that_somebody_took_since_is_left_to_them():
+    machine = Machine(sections={("eth0", "rules"): {"0": {"flow": "tcp4", "dst_port": 22, "queue": 0}}})
+    RuleSetting("eth0", "", 0, "tcp4", 3260).write(machine, {"flow": "tcp4", "dst_port": 3260, "queue": 2})
+    assert machine.sections["eth0", "rules"]["1"]["dst_port"] == 3260
+    assert machine.sections["eth0", "rules"]["0"]["dst_port"] == 22
+
+
 STAT = "811 (a) b) S 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n"
 
 
@@ -276,6 +309,7 @@ def test_settings_survive_json():
         ChannelsSetting("eth0", BUS),
         RssSetting("eth0", BUS),
         RuleSetting("eth0", BUS, 3),
+        RuleSetting("eth0", BUS, 3, "tcp4", 3260),
         TaskSetting(1, "x", 2),
         ConfigSetting("/etc/x"),
     ):
