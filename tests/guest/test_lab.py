@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the lab decides without a guest. That it decides right with one shows tests/meta."""
 
+import importlib.machinery
+import importlib.util
+import itertools
 import re
+from pathlib import Path
 
 import pytest
-from lab import builder, cache, kernels, mirror, rootfs, session, verdict
+from lab import builder, cache, emulator, hardware, kernels, machine, mirror, rootfs, session, verdict
 
 LOG = """[    1.000000] Linux version 6.12.107
 [    1.100000] Spectre V2 : WARNING: Unprivileged eBPF is enabled
@@ -170,3 +174,146 @@ def test_timeout_scale_refuses(monkeypatch, value):
     monkeypatch.setenv("RFLASH_TIMEOUT_SCALE", value)
     with pytest.raises(cache.LabError, match="should be a number above 0"):
         session.scale()
+
+
+# Hardware of the host to be tuned
+
+QEMU = emulator.Emulator("/opt/qemu", ("-L", "/opt/firmware"))
+
+
+def run_script():
+    """tests/guest/run as a module."""
+    path = str(Path(__file__).parent / "run")
+    loader = importlib.machinery.SourceFileLoader("lab_run", path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("lab_run", loader))
+    loader.exec_module(module)
+    return module
+
+
+def job(*words):
+    module = run_script()
+    return module.to_job(module.arguments().parse_args([*words, "tests/meta/scenario.sh"]))
+
+
+def command_line(directory, links=(), **options):
+    kernel = kernels.Kernel("6.12", "6.12.1", Path("/k/vmlinuz"), Path("/k/initrd"), Path("/k/modules"))
+    spec = machine.Spec("host", kernel, ["-accel", "tcg"], directory, directory, links=list(links), emulator=QEMU,
+                        **options)  # fmt: skip
+    return machine.command(spec)
+
+
+def devices(line):
+    return [value for option, value in itertools.pairwise(line) if option == "-device"]
+
+
+def test_a_run_without_hardware_options_is_as_it_was():
+    plain = job("--server")
+    assert plain.hardware is None
+    assert (plain.smp, plain.peer_smp, plain.server) == (2, 0, True)
+
+
+def test_a_host_to_tune():
+    made = job("--peer", "--smp", "6", "--peer-smp", "1", "--nic-queues", "6", "--disk", "nvme")
+    assert (made.server, made.smp, made.peer_smp) == (True, 6, 1)
+    assert made.hardware == hardware.Hardware("virtio", 6, "nvme")
+    assert made.hardware.taps
+    assert made.hardware.arguments() == ["nvme_core.multipath=N", "lab.modprobe=nvme", "lab.taps=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--nic", "igb", "--nic-queues", "4"], "the number of queues of igb is its driver's choice"),
+        (["--nic-queues", "0"], "0 queues: there can be 1 to 64"),
+        (["--nodes", "4", "--smp", "6"], "6 CPUs can't be shared out evenly over 4 NUMA nodes"),
+        (["--disk", "nvme", "--disk-size", "0"], "a disk of 0 MB"),
+        (["--peer-smp", "1"], "--peer-smp is the number of CPUs"),
+        (["--peer", "--peer-smp", "0"], "--peer-smp is the number of CPUs"),
+    ],
+)
+def test_hardware_that_cannot_be(words, says):
+    with pytest.raises(cache.LabError, match=re.escape(says)):
+        job(*words)
+
+
+def test_which_cards_need_what():
+    needs_taps = [name for name in hardware.NICS if hardware.Hardware(name).taps]
+    assert needs_taps == ["vmxnet3"]
+    assert hardware.Hardware("virtio", 2).taps
+    assert hardware.Hardware("igb").arguments() == ["lab.modprobe=igb"]
+
+
+def test_data_link_of_each_guest(tmp_path):
+    pair = job("--peer", "--nic", "igb")
+    mgmt, data = session._links(pair, "host", tmp_path, {})
+    assert (mgmt.model, data.model, data.mtu) == ("virtio", "igb", 9000)
+    assert data.backend() == f"stream,id=data,server=off,addr.type=unix,addr.path={tmp_path}/data"
+    assert session._links(pair, "server", tmp_path, {})[1].model == "virtio"
+    (alone,) = session._links(job("--nic", "igb"), "host", tmp_path, {})
+    assert alone.backend() == "hubport,id=data,hubid=0"
+    assert session._links(job(), "host", tmp_path, {}) == []
+
+
+def test_command_line_of_a_multiqueue_card_on_taps(tmp_path):
+    files = {"host": [5, 6, 7], "server": [8]}
+    made = job("--peer", "--nic-queues", "3")
+    line = command_line(tmp_path, session._links(made, "host", tmp_path, files), smp=3, hardware=made.hardware)
+    assert line[:3] == ["/opt/qemu", "-L", "/opt/firmware"]
+    assert "tap,id=data,fds=5:6:7,vhost=off" in line
+    card = next(d for d in devices(line) if "netdev=data" in d)
+    assert card.startswith("virtio-net-pci,netdev=data,mac=52:54:00:99:00:02")
+    assert card.endswith("host_mtu=9000,mq=on,rss=on,hash=on,rx_queue_size=1024,vectors=8")
+    peer = session._links(made, "server", tmp_path, files)[1]
+    assert peer.backend() == "tap,id=data,fd=8,vhost=off"
+
+
+def test_command_line_of_a_drive_and_nodes(tmp_path):
+    made = job("--nic", "igb", "--disk", "nvme", "--disk-size", "64", "--nodes", "2", "--smp", "6")
+    line = command_line(
+        tmp_path, session._links(made, "host", tmp_path, {}), smp=6, memory=1024, hardware=made.hardware
+    )
+    assert "6,sockets=2,cores=3,threads=1" in line
+    assert "node,nodeid=1,memdev=memory1,cpus=3-5" in line
+    last = devices(line)[-5:]
+    assert [d.partition(",")[0] for d in last] == ["pxb-pcie", "pcie-root-port", "pcie-root-port", "igb", "nvme"]
+    assert last[3].endswith(",bus=far1")
+    assert last[4] == "nvme,drive=flash,serial=flash0,max_ioqpairs=6,msix_qsize=7,bus=far2"
+    assert (tmp_path / "flash.img").stat().st_size == 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("1:10.0.2+ds-2+deb13u1~bpo12+1", (10, 0)), ("7.2.22", (7, 2)), ("1:7.2+dfsg-7+deb12u18", (7, 2))],
+)
+def test_version_numbers(version, expected):
+    assert emulator.numbers(version) == expected
+
+
+class Archive:
+    """A mirror that has one version of every package."""
+
+    def __init__(self, version):
+        self.version = version
+
+    def update(self, again=False):
+        pass
+
+    def versions(self, package):
+        return [(self.version, "0" * 64, 5)]
+
+
+def test_newest_qemu_replaces_a_pin_that_is_gone(monkeypatch, capsys):
+    oldest, suites, pins = emulator._pins()
+    monkeypatch.setattr(mirror, "deb", lambda sha256: Path("/nonexistent"))
+    monkeypatch.setattr(mirror, "archive", lambda suites: Archive("1:11.0.1-1~bpo12+1"))
+    assert [p.version for p in emulator._chosen(suites, pins, oldest)] == ["1:11.0.1-1~bpo12+1"] * len(pins)
+    assert "no longer has QEMU 1:10.0.2" in capsys.readouterr().err
+    monkeypatch.setattr(mirror, "archive", lambda suites: Archive("1:7.2+dfsg-7"))
+    with pytest.raises(cache.LabError, match=r"the device needs 8\.0 or newer"):
+        emulator._chosen(suites, pins, oldest)
+
+
+def test_a_qemu_that_is_new_enough_is_used(monkeypatch):
+    monkeypatch.setattr(emulator, "system", lambda: QEMU)
+    monkeypatch.setattr(emulator, "version", lambda one: (10, 0))
+    assert emulator.newer() == QEMU

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from . import cache, kernels, machine
+from . import cache, emulator, kernels, machine
 
 PROBE_SECONDS = 20
 TCG = ["-accel", "tcg,thread=multi", "-cpu", "max"]
@@ -43,7 +43,7 @@ def kvm_works(kernel: kernels.Kernel) -> bool:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    version = subprocess.run([machine.qemu(), "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run([emulator.system().binary, "--version"], capture_output=True, text=True, check=True).stdout
     answer = cache.root() / "kvm" / cache.digest(boot, version, os.getuid())
     if not answer.exists():
         with cache.lock("kvm"):

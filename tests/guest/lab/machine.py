@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,9 +14,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, kernels
+from . import emulator, hardware, kernels
 
-QEMU = "qemu-system-x86_64"
+DATA = "data"  # the name of the link that tests use
 DATA_MTU = 9000
 _PR_SET_PDEATHSIG = 1
 
@@ -27,22 +26,28 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def qemu() -> str:
-    path = shutil.which(QEMU)
-    if path is None:
-        raise cache.LabError(f"{QEMU} is missing; 'make setup' installs it")
-    return path
-
-
 @dataclass
 class Link:
-    """One end of a private network between two guests."""
+    """One end of a private network between two guests, or of one that leads nowhere."""
 
     name: str  # of the link
-    path: Path  # unix socket
+    path: Path | None  # unix socket
     listens: bool
     mac: str
     mtu: int = 1500
+    model: str = "virtio"
+    queues: int = 1
+    taps: list[int] = field(default_factory=list)  # instead of the socket: a file descriptor for each queue
+
+    def backend(self) -> str:
+        """QEMU's side of it."""
+        if self.taps:
+            files = f"fd={self.taps[0]}" if len(self.taps) == 1 else f"fds={':'.join(map(str, self.taps))}"
+            return f"tap,id={self.name},{files},vhost=off"
+        if self.path:
+            listen = "on" if self.listens else "off"
+            return f"stream,id={self.name},server={listen},addr.type=unix,addr.path={self.path}"
+        return f"hubport,id={self.name},hubid=0"
 
 
 @dataclass
@@ -60,6 +65,8 @@ class Spec:
     shares: dict[str, tuple[Path, bool]] = field(default_factory=dict)  # tag: (path, writable)
     links: list[Link] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)  # for the kernel
+    hardware: hardware.Hardware = field(default_factory=hardware.Hardware)
+    emulator: emulator.Emulator = field(default_factory=emulator.system)
     interactive: bool = False
 
 
@@ -80,8 +87,10 @@ def command(spec: Spec) -> list[str]:
         f"lab.role={spec.role}",
         *spec.arguments,
     ]
-    line = [qemu(), "-name", f"rflash-{spec.role}", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-machine", "q35", *spec.accelerator, "-smp", str(spec.smp), "-m", str(spec.memory),
+    line = [spec.emulator.binary, *spec.emulator.options,
+            "-name", f"rflash-{spec.role}", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-machine", "q35", *spec.accelerator,
+            *hardware.cpus(spec.smp, spec.hardware.nodes, spec.memory),
             "-kernel", str(spec.kernel.image), "-initrd", str(spec.kernel.initrd), "-append", " ".join(arguments),
             "-qmp", f"unix:{spec.sockets}/{spec.role}.qmp,server=on,wait=off",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]  # fmt: skip
@@ -99,11 +108,20 @@ def command(spec: Spec) -> list[str]:
     for tag, (path, writable) in spec.shares.items():
         mode = "" if writable else ",readonly=on"
         line += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap{mode}"]
+    buses = hardware.Buses(spec.hardware.nodes)
+    far = []
     for link in spec.links:
-        listen = "on" if link.listens else "off"
-        mtu = f",host_mtu={link.mtu}" if link.mtu != 1500 else ""
-        line += ["-netdev", f"stream,id={link.name},server={listen},addr.type=unix,addr.path={link.path}",
-                 "-device", f"virtio-net-pci,netdev={link.name},mac={link.mac}{mtu}"]  # fmt: skip
+        bus = buses.next() if link.name == DATA else ""
+        card = ["-netdev", link.backend()]
+        card += hardware.nic(link.model, link.name, link.mac, link.mtu, link.queues, bus)
+        if bus:
+            far += card
+        else:
+            line += card
+    if spec.hardware.disk:
+        far += hardware.nvme(where / "flash.img", spec.hardware.disk_size, spec.smp, buses.next())
+    # Last: without a bus of its own, a device would go to the one made last.
+    line += [*buses.line, *far]
     return line
 
 
@@ -123,6 +141,7 @@ class Machine:
             stdout=None if spec.interactive else self._log,
             stderr=self._log,
             preexec_fn=_die_with_parent,
+            pass_fds=[file for link in spec.links for file in link.taps],
         )
         self._seen = 0
 

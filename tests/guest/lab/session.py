@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import accelerator, cache, kernels, machine, rootfs, verdict
+from . import accelerator, cache, emulator, hardware, kernels, machine, rootfs, taps, verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 SKIP = 4  # the selftests' exit status for a skipped test
@@ -33,6 +33,7 @@ class Job:
     title: str
     kernel: str = kernels.DEFAULT
     smp: int = 2
+    peer_smp: int = 0  # virtual CPUs of the second guest; 0: as many as the first has
     memory: int = 1024
     counted: bool = False
     timeout: float = 300
@@ -43,6 +44,7 @@ class Job:
     environment: dict[str, str] = field(default_factory=dict)
     allowed: list[re.Pattern[str]] = field(default_factory=list)
     append: list[str] = field(default_factory=list)
+    hardware: hardware.Hardware | None = None  # of the first guest; None: the usual
 
 
 @dataclass
@@ -81,22 +83,51 @@ def scale() -> float:
     return factor
 
 
-def _specs(job: Job, directory: Path, sockets: Path, out: Path) -> list[machine.Spec]:
+# stage/boot tells the links apart by these bytes of their addresses.
+MANAGEMENT, DATA = "98", "99"
+
+
+def _links(job: Job, role: str, sockets: Path, files: dict[str, list[int]]) -> list[machine.Link]:
+    """A guest's ends of the links, of which a guest without a peer has one at most."""
+    wanted = job.hardware or hardware.Hardware()
+    number = {"server": 1, "host": 2}[role]
+    links = []
+    if job.server:
+        mac = f"52:54:00:{MANAGEMENT}:00:{number:02x}"
+        links.append(machine.Link("mgmt", sockets / "mgmt", role == "server", mac))
+    if job.server or job.hardware:
+        mac = f"52:54:00:{DATA}:00:{number:02x}"
+        path = sockets / machine.DATA if job.server and not files else None
+        data = machine.Link(machine.DATA, path, role == "server", mac, machine.DATA_MTU, taps=files.get(role, []))
+        if role == "host":
+            data.model, data.queues = wanted.nic, wanted.nic_queues
+        links.append(data)
+    return links
+
+
+def _network(job: Job) -> taps.Network | None:
+    """The data link, where it has to be one of taps."""
+    if not job.hardware or not job.hardware.taps:
+        return None
+    wanted = {"host": job.hardware.nic_queues}
+    if job.server:
+        wanted["server"] = 1
+    return taps.make(wanted, machine.DATA_MTU)
+
+
+def _specs(job: Job, directory: Path, sockets: Path, out: Path, network: taps.Network | None) -> list[machine.Spec]:
     """The guests of a job: the server, when there is one, before the host."""
     kernel = kernels.prepare(job.kernel)
     image = rootfs.prepare()
     options = accelerator.choose(kernel, job.counted)
     specs = []
-    for number, role in ((1, "server"), (2, "host")):
+    for role in ("server", "host"):
         if role == "server" and not job.server:
             continue
-        links = []
-        if job.server:
-            # stage/boot tells the links apart by these addresses.
-            for name, code, mtu in (("mgmt", "98", 1500), ("data", "99", machine.DATA_MTU)):
-                links.append(
-                    machine.Link(name, sockets / name, role == "server", f"52:54:00:{code}:00:{number:02x}", mtu)
-                )
+        tuned = (role == "host" and job.hardware) or hardware.Hardware()
+        words = tuned.arguments()
+        if network and role == "server":
+            words.append("lab.taps=1")
         specs.append(
             machine.Spec(
                 role=role,
@@ -104,16 +135,18 @@ def _specs(job: Job, directory: Path, sockets: Path, out: Path) -> list[machine.
                 accelerator=options,
                 directory=directory / role,
                 sockets=sockets,
-                smp=job.smp,
+                smp=job.smp if role == "host" else job.peer_smp or job.smp,
                 memory=job.memory,
                 disks=[
                     f"file={image},format=raw,snapshot=on,cache=unsafe",
                     f"file={kernel.modules},format=raw,readonly=on",
                 ],
                 shares={"source": (ROOT, False), "out": (out, True)},
-                links=links,
-                arguments=[f"lab.series={job.kernel}", *job.append],
+                links=_links(job, role, sockets, network.files if network else {}),
+                arguments=[f"lab.series={job.kernel}", *words, *job.append],
                 interactive=job.shell and role == "host",
+                hardware=tuned,
+                emulator=emulator.newer() if tuned.nic in hardware.NEW_NICS else emulator.system(),
             )
         )
     return specs
@@ -138,6 +171,7 @@ class Run:
         self.out = out
         self.sockets = machine.socket_directory()
         self.machines: dict[str, machine.Machine] = {}
+        self.network: taps.Network | None = None  # until the guests have it
         self.outcome = Outcome()
 
     def __enter__(self) -> Run:
@@ -146,6 +180,8 @@ class Run:
     def __exit__(self, *_: object) -> None:
         for guest in self.machines.values():
             guest.stop()
+        if self.network:
+            self.network.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
         (self.out / ".lab-job").unlink(missing_ok=True)
 
@@ -155,17 +191,28 @@ class Run:
 
     def _start(self) -> None:
         (self.out / ".lab-job").write_text(_job_file(self.job))
-        for spec in _specs(self.job, self.directory, self.sockets, self.out):
+        self.network = _network(self.job)
+        for spec in _specs(self.job, self.directory, self.sockets, self.out, self.network):
             self.machines[spec.role] = machine.Machine(spec)
             if spec.role == "server":
-                # The host's QEMU connects at once: the sockets have to be there.
-                deadline = time.monotonic() + 30
-                while not all(link.path.exists() for link in spec.links):
-                    if self.machines["server"].ended() or time.monotonic() > deadline:
-                        raise cache.LabError(
-                            f"the server guest's QEMU did not start: {self.machines['server'].complaint()}"
-                        )
-                    time.sleep(POLL_SECONDS)
+                self._wait_for_sockets()
+
+    def _connect(self) -> None:
+        """Let packets pass between taps, once both guests have their cards up."""
+        if self.network and all(guest.reached("linked") for guest in self.machines.values()):
+            self.network.connect()
+            self.network.close()
+            self.network = None
+
+    def _wait_for_sockets(self) -> None:
+        """The host's QEMU connects at once: the sockets have to be there."""
+        server = self.machines["server"]
+        paths = [link.path for link in server.spec.links if link.path]
+        deadline = time.monotonic() + 30
+        while not all(path.exists() for path in paths):
+            if server.ended() or time.monotonic() > deadline:
+                raise cache.LabError(f"the server guest's QEMU did not start: {server.complaint()}")
+            time.sleep(POLL_SECONDS)
 
     def _show_output(self) -> None:
         data = self.host.more_output()
@@ -182,6 +229,7 @@ class Run:
         limit = begin + BOOT_SECONDS * factor
         while True:
             self._show_output()
+            self._connect()
             if started is None and self.host.reached("start"):
                 started = time.monotonic()
                 self.outcome.started = True
