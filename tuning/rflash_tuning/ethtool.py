@@ -146,7 +146,14 @@ class Client:
                 raise Unsupported(f"{nic} has no {section} setting '{name}'")
             small = section == "pause" or name in _BYTES
             attributes.append(netlink.u8(kind, int(value)) if small else netlink.u32(kind, int(value)))
-        self._tell(_GET_SET[section][1], nic, *attributes)
+        try:
+            self._tell(_GET_SET[section][1], nic, *attributes)
+        except OSError as error:
+            # What a driver has not is EINVAL here, too ("cannot modify an unsupported parameter").
+            missing = [name for name in values if name not in self._numbers(nic, section)]
+            if error.errno == errno.EINVAL and missing:
+                raise Unsupported(f"{nic} has no {section} setting '{missing[0]}'") from error
+            raise
 
     def _features(self, nic: str) -> dict[str, dict[str, bool]]:
         """By the kernel's names. What hardware has not, or the driver or the device fixes, is not changeable."""

@@ -11,7 +11,9 @@ from rflash_tuning.snapshot import SnapshotSystem, from_host
 
 
 def machine(driver: str) -> SnapshotSystem:
-    return SnapshotSystem(from_host(samples.host(driver, tenants=(), connections=())))
+    system = SnapshotSystem(from_host(samples.host(driver, tenants=(), connections=())))
+    system.state.ethtool["eth0"].setdefault("rules", {"7": {"queue": 1}})
+    return system
 
 
 @pytest.mark.parametrize("driver", [name for name in samples.VECTORS if name not in ("e1000e", "virtio_net")])

@@ -114,6 +114,16 @@ def test_numbers_are_sent_in_the_width_that_the_kernel_wants() -> None:
     assert kernel.told[2][1][9] == number(4)
 
 
+def test_a_parameter_that_the_driver_has_not_is_unsupported_whatever_the_errno() -> None:
+    refusal = NetlinkError(errno.EINVAL, "cannot modify an unsupported parameter")
+    made, _ = client(refusal, {2: number(3)})
+    with pytest.raises(Unsupported, match="'adaptive-rx'"):
+        made.set("eth0", "coalesce", {"adaptive-rx": 1})
+    made, _ = client(NetlinkError(errno.EINVAL, "Invalid argument"), {2: number(3)})
+    with pytest.raises(OSError, match="Invalid argument"):
+        made.set("eth0", "coalesce", {"rx-usecs": 7})
+
+
 @pytest.mark.parametrize(("section", "values"), [("rings", {"rx-max": 1}), ("pause", {"x": 1}), ("link", {"speed": 1})])
 def test_what_can_not_be_set_is_unsupported(section: str, values: dict[str, Any]) -> None:
     made, kernel = client()

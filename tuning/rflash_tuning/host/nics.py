@@ -20,6 +20,8 @@ _NET = "/sys/class/net"
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _LOOPBACK = 772  # ARPHRD_LOOPBACK of include/uapi/linux/if_arp.h
 _IFF_UP = 1
+# Drivers that take rules, but none that look at a port (igb_ethtool.c: igb_add_ethtool_nfc_entry; igc alike).
+_ETHERNET_RULES_ONLY = ("igb", "igc")
 # What is asked of interfaces that are not hardware: the rest is not theirs.
 _STACKED_SECTIONS = ("link", "features")
 _SECTIONS = ("driver", "link", "channels", "rings", "coalesce", "features", "rss", "rules", "pause")
@@ -117,7 +119,7 @@ def _nic(system: System, name: str, named: dict[int, str]) -> Nic:
         coalesce=known.get("coalesce"),
         pause=known.get("pause"),
         rss=_rss(known.get("rss")),
-        rules=_rules(known.get("rules")),
+        rules=_rules(known.get("rules")) if _steers(system, name, known["features"]) else None,
         rps=tuple(_mask(system, f"{base}/queues/{entry}/rps_cpus") or frozenset() for entry in rx),
         rps_flows=tuple(system.number(f"{base}/queues/{entry}/rps_flow_cnt", 0) or 0 for entry in rx),
         xps=tuple(_mask(system, f"{base}/queues/{entry}/xps_cpus") for entry in tx),
@@ -163,6 +165,12 @@ def _rss(known: dict[str, Any] | None) -> Rss | None:
         table_settable=bool(known["table"]) and known.get("table-settable", True),
         key_settable=bool(known["key"]) and known.get("key-settable", True),
     )
+
+
+def _steers(system: System, nic: str, features: dict[str, Any] | None) -> bool:
+    """Can the NIC have rules for TCP ports? That it lists its rules, of which there are none, says nothing."""
+    ntuple = (features or {}).get("rx-ntuple-filter", {"active": True, "changeable": True})
+    return (ntuple["active"] or ntuple["changeable"]) and driver(system, nic) not in _ETHERNET_RULES_ONLY
 
 
 def _rules(known: dict[str, Any] | None) -> tuple[Rule, ...] | None:

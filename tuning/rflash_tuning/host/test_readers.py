@@ -114,6 +114,19 @@ def test_queue_attributes_are_in_the_order_of_the_queues() -> None:
     assert (nic.up, nic.speed, nic.kind, nic.bus) == (False, None, "other", "")
 
 
+def test_a_nic_that_only_lists_rules_has_none() -> None:
+    for features, driver, rules in (
+        ({"rx-ntuple-filter": {"active": False, "changeable": True}}, "ice", ()),
+        ({"rx-ntuple-filter": {"active": False, "changeable": False}}, "ice", None),
+        ({}, "ice", ()),
+        ({}, "igb", None),
+    ):
+        links = {"/sys/class/net/eth0/device/driver": f"/sys/bus/pci/drivers/{driver}"}
+        system = machine({"/sys/class/net/eth0/mtu": "1500\n", f"/sys/bus/pci/drivers/{driver}/bind": ""}, links)
+        system.state.ethtool["eth0"] = {"features": features, "rules": {}}
+        assert nics.read(system, {})[0].rules == rules
+
+
 # Disks
 
 
