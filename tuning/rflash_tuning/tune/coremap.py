@@ -62,6 +62,9 @@ def _cell(cpu: Cpu, allocation: Allocation) -> str:
 
 
 def _node(name: str, cpus: list[Cpu], cells: dict[int, str], threads: bool, paint: Paint) -> list[str]:
+    label = len(name) + 2
+    if all(cells[cpu.id] in (FREE, OFFLINE) for cpu in cpus):
+        return _idle(name.ljust(label), cpus)
     groups: list[list[Cpu]] = []
     for cpu in cpus:
         if threads and groups and groups[-1][0].siblings == cpu.siblings:
@@ -71,7 +74,6 @@ def _node(name: str, cpus: list[Cpu], cells: dict[int, str], threads: bool, pain
     width = max(visible(cells[cpu.id]) for cpu in cpus)
     width = max(width, len(str(max(cpu.id for cpu in cpus)))) + 1
     between = "│ " if threads else ""
-    label = len(name) + 2
     lines: list[str] = []
     ids, who, first = "", "", True
 
@@ -90,6 +92,14 @@ def _node(name: str, cpus: list[Cpu], cells: dict[int, str], threads: bool, pain
         who += "".join(_coloured(cells[cpu.id], width, paint) for cpu in group) + between
     flush()
     return lines
+
+
+def _idle(label: str, cpus: list[Cpu]) -> list[str]:
+    """A node that nobody uses is not worth a picture."""
+    off = format_list(cpu.id for cpu in cpus if not cpu.online)
+    free = format_list(cpu.id for cpu in cpus if cpu.online)
+    words = ([f"{free} {FREE}"] if free else []) + ([f"{off} {OFFLINE}"] if off else [])
+    return [f"{MARGIN}{label}{', '.join(words)}"]
 
 
 def _coloured(cell: str, width: int, paint: Paint) -> str:

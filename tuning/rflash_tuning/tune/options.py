@@ -171,13 +171,13 @@ def describe_nic(nic: Nic) -> str:
     return f"{nic.name} ({', '.join(word for word in words if word)})"
 
 
-def command(request: Request) -> str:
-    """The options that make this request again, for a command line."""
+def command(request: Request, known: dict[str, Any] | None = None) -> str:
+    """The options that make this request again, for a command line; without those known from a profile."""
     words = []
     defaults = {field.name: field.default for field in dataclasses.fields(Request)}
     for option in REQUEST:
         value = getattr(request, option.field)
-        if value == defaults[option.field] or value is None:
+        if value == (known or {}).get(option.name, defaults[option.field]) or value is None:
             continue
         text = ",".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
         words.append(f"--{option.name} {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections import Counter
 from typing import Any
 
@@ -176,10 +177,12 @@ def _blocks(changes: list[Change], paint: Paint) -> list[str]:
     """Changes with the same reason share it: the reason, then a line for each."""
     blocks: dict[tuple[str, str, str, str, bool], list[Change]] = {}
     for change in changes:
-        key = change.knob, change.reason, change.source, change.disruption, change.cuts_off
+        key = change.knob, _for_any(change), change.source, change.disruption, change.cuts_off
         blocks.setdefault(key, []).append(change)
     lines = []
     for (knob, reason, source, disruption, cuts_off), members in blocks.items():
+        if len(members) == 1:
+            reason = members[0].reason
         mark = paint(f"[{disruption}{', could cut you off' * cuts_off}]", DISRUPTION_STYLE[disruption])
         lines.append(f"  {paint(knob, 'cyan')} {mark}")
         lines += [paint(line, "dim") for line in paint.wrap(f"{reason} ({source})" if source else reason, "      ")]
@@ -188,6 +191,13 @@ def _blocks(changes: list[Change], paint: Paint) -> list[str]:
             if change.setting.kind == "config":
                 lines += _file(change, paint)
     return lines
+
+
+def _for_any(change: Change) -> str:
+    """A reason that names a tenant, as it is for any tenant."""
+    if not change.tenant:
+        return change.reason
+    return re.sub(rf"(?<![\w.-]){re.escape(change.tenant)}(?![\w-])", "the tenant", change.reason)
 
 
 def _row(change: Change, paint: Paint) -> list[str]:

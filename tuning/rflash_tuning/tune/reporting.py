@@ -41,7 +41,7 @@ def report_table(report: Report, paint: Paint, told: bool = False) -> str:
     lines += _shared([outcome for outcome in report.outcomes if outcome.outcome in SHARED], paint)
     for note in report.notes:
         lines += paint.wrap(note, "    ", "  ⚠ ")
-    if report.confirm_within is not None:
+    if report.confirm_within is not None and "confirm" not in report.message:
         text = f"Everything is put back in {report.confirm_within:.0f} s, unless you run: rflash-tune confirm"
         lines.append(paint(text, "bold", "yellow"))
     return paint.finish(lines)

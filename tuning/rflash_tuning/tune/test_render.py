@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 import json
 import re
+from dataclasses import replace
 
 from rflash_tuning.tune import render, testdata
+from rflash_tuning.tune.change import Change
 from rflash_tuning.tune.coremap import core_map, short
 from rflash_tuning.tune.paint import ASCII, Paint, bar, columns
+from rflash_tuning.tune.settings import FileSetting
 
 PLAIN = Paint()
 
@@ -29,6 +32,17 @@ def test_a_diff_shows_old_new_reason_source_and_disruption():
 
 def test_a_reason_is_printed_once_for_all_lines_that_share_it():
     assert table().count("arrives where the tenant's connection is served") == 1
+
+
+def test_reasons_that_differ_by_the_tenant_only_are_one():
+    changes = tuple(
+        Change(FileSetting(f"/proc/sys/net/x{n}"), "0", "1", "k", f"t{n}'s packets to t{n}'s queue", "", tenant=f"t{n}")
+        for n in (1, 2)
+    )
+    text = render.plan_table(replace(testdata.plan(), changes=changes), testdata.host(), PLAIN)
+    assert text.count("the tenant's packets to the tenant's queue") == 1
+    text = render.plan_table(replace(testdata.plan(), changes=changes[:1]), testdata.host(), PLAIN)
+    assert "t1's packets to t1's queue" in text
 
 
 def test_a_configuration_file_is_shown_as_the_lines_that_differ():
@@ -76,12 +90,12 @@ def test_core_map_puts_threads_of_a_core_together_and_marks_offline_ones():
     host = testdata.host(8, threads=2, nodes=2, offline=(7,))
     lines = core_map(host, testdata.allocation(1), PLAIN)
     assert lines[1].split() == ["node", "0", "0", "4", "│", "1", "5", "│"]
-    assert lines[-1].split() == ["·", "·", "│", "·", "│", "x", "│"]
+    assert lines[-1].split() == ["node", "1", "2-3,6", "·,", "7", "x"]
     assert "x offline" in lines[0]
 
 
 def test_core_map_of_many_cpus_wraps():
-    lines = core_map(testdata.host(64, threads=2, nodes=2), testdata.allocation(3), Paint(width=80))
+    lines = core_map(testdata.host(64, threads=2), testdata.allocation(3), Paint(width=80))
     assert all(len(line.rstrip()) <= 80 for line in lines[1:])
     shown = [int(word) for line in lines[1::2] for word in line.replace("node", "").split() if word.isdigit()]
     assert sorted(shown)[-1] == 63

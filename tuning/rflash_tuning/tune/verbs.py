@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -31,7 +32,9 @@ from rflash_tuning.tune import apply as applying
 from rflash_tuning.tune import confirm as confirming
 from rflash_tuning.tune import options, planner, profile, render, reporting, script, texts, tunedprofile
 from rflash_tuning.tune import revert as reverting
-from rflash_tuning.tune.change import Change, Plan, Request
+from rflash_tuning.tune import verify as verifying
+from rflash_tuning.tune import watch as watching
+from rflash_tuning.tune.change import DISRUPTIONS, Change, Plan, Request
 from rflash_tuning.tune.journal import state_directory
 from rflash_tuning.tune.paint import Paint, columns
 from rflash_tuning.tune.report import Outcome, Report
@@ -84,11 +87,13 @@ def plan(arguments: Arguments, values: Values) -> int:
 
 def _apply_command(result: Plan, arguments: Arguments) -> str:
     """The command line that would carry out a plan, for the end of its table."""
-    words = ["rflash-tune apply", options.command(result.request)]
-    if getattr(arguments, "profile", None):
-        words = ["rflash-tune apply", f"--profile {arguments.profile}", options.command(result.request)]
+    words = ["rflash-tune apply"]
+    known = profile.load(arguments.profile) if arguments.profile else {}
+    if arguments.profile:
+        words.append(f"--profile {shlex.quote(arguments.profile)}")
+    words.append(options.command(result.request, known))
     worst = render.worst(result.changes)
-    if worst in ("link", "target"):
+    if DISRUPTIONS.index(worst) > DISRUPTIONS.index(known.get("max-disruption", MAX_DISRUPTION)):
         words.append(f"--max-disruption {worst}")
     return " ".join(words)
 
@@ -126,8 +131,6 @@ def confirm(arguments: Arguments, values: Values) -> int:
 
 def verify(arguments: Arguments, values: Values) -> int:
     """Compare what is with what was applied, or with a plan."""
-    from rflash_tuning.tune import verify as verifying
-
     if values or arguments.profile or arguments.snapshot:
         case = _case(arguments, values)
         against: Any = planner.plan(case.host, case.request)
@@ -137,8 +140,6 @@ def verify(arguments: Arguments, values: Values) -> int:
 
 def status(arguments: Arguments, values: Values) -> int:
     """What is applied."""
-    from rflash_tuning.tune import verify as verifying
-
     return _report(verifying.status(LiveSystem(), state_directory(arguments.state_dir)), arguments)
 
 
@@ -193,8 +194,6 @@ def _about(change: Change, subject: str) -> bool:
 
 def watch(arguments: Arguments, values: Values) -> int:
     """Apply again whenever something drifts, until interrupted."""
-    from rflash_tuning.tune import watch as watching
-
     _need_root("watch")
     case = _case(arguments, values)
     paint = Paint.of(sys.stdout)
