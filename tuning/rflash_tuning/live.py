@@ -28,6 +28,9 @@ class LiveSystem(System):
         self._root = os.path.realpath(root).rstrip("/")
         self._ethtool = ethtool.Client()
 
+    def reopen(self) -> LiveSystem:
+        return LiveSystem(self._root or "/")
+
     def _at(self, path: str) -> str:
         return self._root + path
 

@@ -93,6 +93,10 @@ class System(ABC):
     def run(self, argv: list[str], timeout: float = 60) -> Completed:
         """Run a command (a service restart, say). Raises FileNotFoundError."""
 
+    def reopen(self) -> System:
+        """The same machine with sockets of its own: for a process that was forked off."""
+        return self
+
     # Convenience
 
     def text(self, path: str, default: str | None = None) -> str | None:

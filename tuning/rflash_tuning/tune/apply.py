@@ -396,7 +396,8 @@ class _Run:
             key=change.key,
             label=change.setting.label(),
             outcome=outcome,
-            old=show(change.old if old is None else old),
+            # What two stages changed one after the other was before as the first one found it.
+            old=before.old if before and before.outcome == report.CHANGED else show(change.old if old is None else old),
             new=show(change.new),
             now="" if now is None else show(now),
             message=message,

@@ -20,7 +20,7 @@ import os
 import signal
 import syslog
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 from rflash_tuning import errors
@@ -98,7 +98,7 @@ def confirm(state_dir: str | Path, boot_id: str | None = None) -> Report:
 
 
 @contextlib.contextmanager
-def _lock(directory: Path):
+def _lock(directory: Path) -> Iterator[None]:
     """The lock, waiting a while for an apply's last steps. Raises UsageError."""
     lock = Lock(directory, create=False)
     until = time.monotonic() + _LOCK_SECONDS
@@ -171,8 +171,7 @@ def _become_guard(
         if os.fork():
             os._exit(0)
         _detach(directory, fds, told)
-        system = _own_system(system)
-        guard = Guard(system, directory, decode, parent)
+        guard = Guard(system.reopen(), directory, decode, parent)
         os.write(told, b"r")
         os.close(told)
         status = guard.run()
@@ -180,12 +179,6 @@ def _become_guard(
         _say(f"rflash-tune confirm: {error!r}")
     finally:
         os._exit(status)
-
-
-def _own_system(system: System) -> System:
-    """A machine whose sockets are not shared with the apply, where that makes a difference."""
-    reopen: Callable[[], System] | None = getattr(system, "reopen", None)
-    return system if reopen is None else reopen()
 
 
 def _detach(directory: Path, fds: tuple[int, ...], told: int) -> None:
@@ -276,26 +269,26 @@ class Guard:
                 self._state = load(self._directory, self._host_id)
                 self._stamp = stamp
         except (OSError, UsageError) as error:
-            print(f"the journal cannot be read now ({error}); going by what was read before", flush=True)
+            _log(f"the journal cannot be read now ({error}); going by what was read before")
 
     def _put_back(self) -> Report:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(2)
             found = self._revert()
-            print(found.message, flush=True)
+            _log(found.message)
             if found.status == errors.OK:
                 break
             for outcome in found.outcomes:
                 if outcome.outcome == report.STUCK:
-                    print(f"{outcome.label}: {outcome.message}", flush=True)
+                    _log(f"{outcome.label}: {outcome.message}")
         return found
 
     def _revert(self) -> Report:
         try:
             journal = Journal(self._directory, self._host_id, self._boot_id)
         except UsageError as error:
-            print(error, flush=True)
+            _log(error)
             return revert_state(self._system, self._state, None, True, decode=self._decode)
         try:
             return revert_state(self._system, journal.state, journal, True, decode=self._decode)
@@ -320,7 +313,7 @@ class Guard:
                 lock.free()
                 continue
             if time.monotonic() > patience and lock.holder() == self._parent:
-                print(f"the apply (process {self._parent}) hangs and is killed", flush=True)
+                _log(f"the apply (process {self._parent}) hangs and is killed")
                 with contextlib.suppress(OSError):
                     os.kill(self._parent, signal.SIGKILL)
             time.sleep(_POLL_SECONDS / 2)
@@ -329,8 +322,14 @@ class Guard:
         try:
             return lock.take()
         except UsageError as error:
-            print(f"{error} Going on without the lock.", flush=True)
+            _log(f"{error} Going on without the lock.")
             return True
+
+
+def _log(what: object) -> None:
+    """To the log in the state directory, past whatever the apply had made of sys.stdout."""
+    with contextlib.suppress(OSError):
+        os.write(1, f"{time.strftime('%H:%M:%S')} {what}\n".encode())
 
 
 def _say(sentence: str) -> None:

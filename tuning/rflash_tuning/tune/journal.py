@@ -26,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import time
@@ -37,6 +36,7 @@ from typing import Any
 
 from rflash_tuning.errors import TuneError, UsageError
 from rflash_tuning.system import System
+from rflash_tuning.targets.model import host_id
 from rflash_tuning.tune.change import Setting, Value
 
 SCHEMA = 1
@@ -54,9 +54,11 @@ def state_directory(given: str | None = None) -> Path:
 
 
 def host_identity(system: System) -> str:
-    """Which machine this is: a hash of /etc/machine-id, "" where it has none."""
-    text = system.text("/etc/machine-id", "") or ""
-    return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
+    """Which machine this is, as Host.host_id; "" where nothing tells."""
+    try:
+        return host_id(system)
+    except UsageError:
+        return ""
 
 
 def boot_identity(system: System) -> str:
@@ -179,23 +181,23 @@ def _former(entries: list[Entry]) -> Value:
     return next((entry.old for entry in reversed(entries) if entry.old not in written), entries[0].old)
 
 
-def load(directory: Path, host_id: str | None = None) -> State:
+def load(directory: Path, identity: str | None = None) -> State:
     """Read the journal; an empty State where there is none. Never writes.
 
-    Raises UsageError when it is another host's (unless host_id is None), of
+    Raises UsageError when it is another host's (unless identity is None), of
     another schema, damaged or unreadable.
     """
     path = directory / _FILE
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return State(host_id=host_id or "")
+        return State(host_id=identity or "")
     except OSError as error:
         raise UsageError(f"The journal {path} cannot be read ({reason(error)}).") from error
     state = _parse(data, path)
-    if host_id is not None and state.host_id != host_id:
+    if identity is not None and state.host_id != identity:
         raise UsageError(
-            f"The journal {path} is of another host ({state.host_id or 'unnamed'}; this is {host_id or 'unnamed'}); "
+            f"The journal {path} is of another host ({state.host_id or 'unnamed'}; this is {identity or 'unnamed'}); "
             f"nothing was changed. Give another --state-dir, or remove it."
         )
     return state
@@ -364,16 +366,16 @@ def sync_directory(path: Path) -> None:
 class Journal:
     """The journal open for appending. Its user holds the Lock."""
 
-    def __init__(self, directory: Path, host_id: str, boot_id: str) -> None:
+    def __init__(self, directory: Path, identity: str, boot_id: str) -> None:
         """Raises UsageError: another host's, damaged, or not writable."""
         self.directory = directory
         self.path = directory / _FILE
         self.boot_id = boot_id
-        self.state = load(directory, host_id)
+        self.state = load(directory, identity)
         self.begun = False
         try:
             if not self.state.lines:
-                self._create([{"schema": SCHEMA, "host_id": host_id}])
+                self._create([{"schema": SCHEMA, "host_id": identity}])
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
             # What is torn goes, or the next line would be torn as well.
             os.ftruncate(self._fd, self.state.size)
