@@ -24,10 +24,18 @@ _FIRST_PORT = 4420  # of rflash-target's tenants; t2's is the next
 
 
 def read_tenants(system: System) -> tuple[Tenant, ...]:
-    """All tenants, those that the host serves first; by name, t2 before t10. `sessions` as configfs says."""
-    found = [*_lio(system), *_nvmet(system), *_rflashd(system)]
-    found += [*_iscsi_sessions(system), *_nvme_sessions(system), *_rflash_disks(system)]
-    return tuple(sorted(found, key=_order))
+    """All tenants by name, t2 before t10, and others after them. `sessions` as configfs or sysfs says."""
+    served = [*_lio(system), *_nvmet(system), *_rflashd(system)]
+    sessions = [*_iscsi_sessions(system), *_nvme_sessions(system), *_rflash_disks(system)]
+    # A host may be logged in to itself; that makes no second tenant.
+    own = {tenant.identity for tenant in served}
+    return tuple(sorted([*served, *(tenant for tenant in sessions if tenant.identity not in own)], key=_order))
+
+
+def served_by_lio(system: System, tenants: Iterable[Tenant]) -> list[Tenant]:
+    """Those of the tenants that LIO on this host serves."""
+    here = set(system.names(LIO))
+    return [tenant for tenant in tenants if tenant.kind == "iscsi" and tenant.identity in here]
 
 
 def count_sessions(tenants: tuple[Tenant, ...], connections: Iterable[Connection]) -> tuple[Tenant, ...]:

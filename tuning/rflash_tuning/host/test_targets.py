@@ -88,6 +88,13 @@ def test_sessions_of_a_tenants_host() -> None:
     )
 
 
+def test_a_host_that_is_logged_in_to_itself_has_no_tenant_twice() -> None:
+    base = "/sys/class/iscsi_session/session1"
+    texts = {f"{targets.LIO}/{OURS}.t1/tpgt_1/np/127.0.0.1:3260/iser": "0\n", f"{base}/targetname": f"{OURS}.t1\n",
+             f"{base}/state": "LOGGED_IN\n"}  # fmt: skip
+    assert [tenant.name for tenant in targets.read_tenants(machine(texts))] == ["t1"]
+
+
 def test_a_target_that_is_not_ours_keeps_its_name() -> None:
     assert targets.name_of("iqn.2003-01.org.linux-iscsi.host:sn.1") == "iqn.2003-01.org.linux-iscsi.host:sn.1"
     assert targets.name_of(f"{NQN}:t12") == "t12"
@@ -121,6 +128,7 @@ def lio(starts: list[int], ran: list[float]) -> tuple[SnapshotSystem, tuple[Tena
         Tenant(f"t{place + 1}", "iscsi", f"{OURS}.t{place + 1}", "10.0.0.1", 3260 + place, "", 1)
         for place in range(len(ran))
     )
+    texts |= {f"{targets.LIO}/{tenant.identity}/tpgt_1/enable": "1\n" for tenant in tenants}
     return machine(texts), tenants, tuple(tasks)
 
 
@@ -142,6 +150,13 @@ def test_tenants_get_the_threads_that_were_made_when_they_logged_in() -> None:
         (100, 101),
         (102, 103),
     ]
+
+
+def test_sessions_with_other_hosts_do_not_confuse() -> None:
+    system, tenants, tasks = lio([600, 700], [6002.0, 7001.0])
+    elsewhere = Tenant("x", "iscsi", "iqn.2000-01.org.example:x", "10.0.0.7", 3260, "", 1)
+    found = threads.attribute(system, (*tenants, elsewhere), tasks)
+    assert [tenant.tasks for tenant in found] == [(100, 101), (102, 103), ()]
 
 
 def test_no_guess_is_handed_on() -> None:

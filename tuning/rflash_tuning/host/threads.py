@@ -28,7 +28,7 @@ import time
 from dataclasses import replace
 
 from rflash_tuning.host.model import Task, Tenant
-from rflash_tuning.host.targets import LIO
+from rflash_tuning.host.targets import LIO, served_by_lio
 from rflash_tuning.system import System
 
 _APART = 50.0  # milliseconds between two logins that are to be told apart; threads' start times have 10 ms
@@ -52,10 +52,11 @@ def pairs(tasks: tuple[Task, ...]) -> list[tuple[Task, Task]]:
 def attribute(system: System, tenants: tuple[Tenant, ...], tasks: tuple[Task, ...]) -> tuple[Tenant, ...]:
     """The tenants with the threads that are known to be theirs; see above for how sure that is."""
     known = pairs(tasks)
-    served = [tenant for tenant in tenants if tenant.kind == "iscsi" and tenant.sessions and tenant.port]
+    targets = served_by_lio(system, tenants)
+    served = [tenant for tenant in targets if tenant.sessions]
     if not known or sum(tenant.sessions for tenant in served) != len(known):
         return tenants
-    owned = {served[0].identity: known} if len(served) == 1 else _by_login(system, tenants, served, tasks, known)
+    owned = {served[0].identity: known} if len(served) == 1 else _by_login(system, targets, served, tasks, known)
     return tuple(
         replace(tenant, tasks=_tids(owned[tenant.identity])) if tenant.identity in owned else tenant
         for tenant in tenants
@@ -68,13 +69,12 @@ def _tids(owned: list[tuple[Task, Task]]) -> tuple[int, ...]:
 
 def _by_login(
     system: System,
-    tenants: tuple[Tenant, ...],
+    targets: list[Tenant],
     served: list[Tenant],
     tasks: tuple[Task, ...],
     known: list[tuple[Task, Task]],
 ) -> dict[str, list[tuple[Task, Task]]]:
     """IQN -> its pair, by the time at which each portal's login thread last ran; {} when unsure."""
-    targets = [tenant for tenant in tenants if tenant.kind == "iscsi"]
     logins = sorted((task for task in tasks if task.name == "iscsi_np"), key=lambda task: (task.start, task.tid))
     ours = all(re.fullmatch(r"t\d+", tenant.name) for tenant in targets)
     if not ours or len(logins) != len(targets) or any(tenant.sessions != 1 for tenant in served):
@@ -117,7 +117,7 @@ def by_load(
     clearly worse.
     """
     known = pairs(tasks)
-    served = [tenant for tenant in tenants if tenant.kind == "iscsi" and tenant.sessions]
+    served = [tenant for tenant in served_by_lio(system, tenants) if tenant.sessions]
     samples = []
     for window in range(windows + 1):
         if window:
