@@ -83,6 +83,7 @@ class Anonymiser:
 
     def text(self, value: str) -> str:
         """Any text, or a path."""
+        value = _BY_ID.sub(lambda found: self._device("/dev/disk/by-id/device", found[0]), value)
         value = _QUALIFIED.sub(lambda found: self.qualified(found[0]), value)
         value = _MAC.sub(lambda found: self.mac(found[0]), value)
         value = _MAC_IN_NAME.sub(lambda found: "enx" + self.mac(found[1]), value)
@@ -106,7 +107,6 @@ class Anonymiser:
             return text
         if _ADDRESS_FILES.search(path):
             return self.ip(text.strip()) + "\n"
-        text = _BY_ID.sub(lambda found: self._device("/dev/disk/by-id/device", found[0]), text)
         text = _IMAGE.sub(lambda found: self._device("/srv/image", found[0]), text)
         return self.text(text)
 

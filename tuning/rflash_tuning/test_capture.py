@@ -48,6 +48,8 @@ def system() -> SnapshotSystem:
     )  # fmt: skip
     acls = "/sys/kernel/config/target/iscsi/iqn.2026-11.org.rflash:0123456789ab.t1/tpgt_1/acls"
     made.tree.put(f"{acls}/iqn.1993-08.org.debian:01:secret/info", "InitiatorName: iqn.1993-08.org.debian:01:secret\n")
+    made.tree.put("/dev/nvme0n1p1", "")
+    made.tree.link("/dev/disk/by-id/nvme-SERIAL-p1", "/dev/nvme0n1p1")
     made.tree.put("/proc/500/stat", "500 (secrethost) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n")
     return made
 
@@ -109,6 +111,7 @@ def test_what_was_equal_stays_equal_and_the_rest_stays() -> None:
     before, after = probe(system()), probe(SnapshotSystem(anonymise(record(system()))))
     tenant, connection = after.tenants[0], after.connections[0]
     assert (tenant.name, tenant.port, tenant.sessions, tenant.tasks) == ("t1", 3260, 1, (101, 102))
+    assert tenant.device == "/dev/nvme0n1p1"
     assert tenant.address == connection.local
     assert connection.local.startswith("192.0.2.")
     assert after.nics[0].mac == after.nics[1].mac == "02:00:00:00:00:01"

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from rflash_tuning.host.connections import Connection
 from rflash_tuning.host.model import Tenant
@@ -19,6 +20,7 @@ from rflash_tuning.system import System
 LIO = "/sys/kernel/config/target/iscsi"
 NVMET = "/sys/kernel/config/nvmet"
 RFLASHD = "/etc/rflash/rflashd.toml"
+RFLASHD_MORE = "/etc/rflash/rflashd.d"  # rflash-target's
 _OURS = re.compile(r"(?:iqn|nqn)\.2026-11\.org\.rflash:.+[.:](t\d+)")
 _FIRST_PORT = 4420  # of rflash-target's tenants; t2's is the next
 
@@ -99,7 +101,7 @@ def _lun(system: System, group: str) -> str:
         for entry in system.names(f"{group}/lun/{lun}"):
             path = system.text(f"{group}/lun/{lun}/{entry}/udev_path")
             if path:
-                return path
+                return _device(system, path)
     return ""
 
 
@@ -127,29 +129,43 @@ def _nvmet(system: System) -> list[Tenant]:
         for identity in system.names(f"{base}/subsystems"):
             spaces = f"{NVMET}/subsystems/{identity}/namespaces"
             devices = [system.text(f"{spaces}/{nsid}/device_path", "") or "" for nsid in system.names(spaces)]
-            device = devices[0] if devices else ""
+            device = _device(system, devices[0]) if devices else ""
             found.append(Tenant(name_of(identity), f"nvmet-{transport}", identity, address, port, device))
     return found
 
 
 def _rflashd(system: System) -> list[Tenant]:
-    """rflashd's configuration: tables [[tenant]] with name, nqn, address, port, device."""
+    """rflashd's configuration: tables [[tenant]] with name, nqn, device, address, port."""
+    paths = [RFLASHD, *(f"{RFLASHD_MORE}/{name}" for name in system.names(RFLASHD_MORE) if name.endswith(".toml"))]
+    return [_rflashd_tenant(system, table) for path in paths for table in _tables(system, path)]
+
+
+def _tables(system: System, path: str) -> list[dict[str, Any]]:
     try:
-        data = tomllib.loads(system.read(RFLASHD))
+        tables = tomllib.loads(system.read(path)).get("tenant", [])
     except (OSError, tomllib.TOMLDecodeError):
         return []
-    tables = data.get("tenant", [])
-    found = []
-    for table in tables if isinstance(tables, list) else []:
-        if not isinstance(table, dict):
-            continue
-        identity = str(table.get("nqn", ""))
-        address, port = _portal(str(table.get("listen", "")))
-        address, port = str(table.get("address", address)), table.get("port", port)
-        name = str(table.get("name") or name_of(identity))
-        number = port if isinstance(port, int) else 0
-        found.append(Tenant(name, "rflashd", identity, address, number, str(table.get("device", ""))))
-    return found
+    return [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+
+
+def _rflashd_tenant(system: System, table: dict[str, Any]) -> Tenant:
+    identity, port = str(table.get("nqn", "")), table.get("port", 0)
+    return Tenant(
+        name=str(table.get("name") or name_of(identity)),
+        kind="rflashd",
+        identity=identity,
+        address=str(table.get("address", "")),
+        port=port if isinstance(port, int) else 0,
+        device=_device(system, str(table.get("device", ""))),
+    )
+
+
+def _device(system: System, path: str) -> str:
+    """The kernel's name of a device that may be given as a lasting link (/dev/disk/by-partuuid/...)."""
+    try:
+        return system.resolve(path) if path.startswith("/dev/") else path
+    except OSError:
+        return path
 
 
 # Where this host is the tenant

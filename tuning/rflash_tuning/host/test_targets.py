@@ -65,6 +65,13 @@ def test_rflashds_configuration_and_nonsense_in_it() -> None:
         assert all(tenant.port == 0 for tenant in targets.read_tenants(machine({targets.RFLASHD: bad})))
 
 
+def test_a_lasting_link_is_followed_to_the_device() -> None:
+    links = {"/dev/disk/by-partuuid/0a-1b": "/dev/nvme0n1p1"}
+    text = '[[tenant]]\nname = "t1"\nnqn = "x"\naddress = ""\nport = 4420\ndevice = "/dev/disk/by-partuuid/0a-1b"\n'
+    texts = {"/dev/nvme0n1p1": "", f"{targets.RFLASHD_MORE}/t1.toml": text, f"{targets.RFLASHD_MORE}/notes": "x"}
+    assert [tenant.device for tenant in targets.read_tenants(machine(texts, links))] == ["/dev/nvme0n1p1"]
+
+
 def test_sessions_of_a_tenants_host() -> None:
     texts = {
         "/sys/class/iscsi_session/session1/targetname": f"{OURS}.t1\n",
