@@ -2,9 +2,10 @@
 """A flow rule per tenant, from its TCP port to its queue.
 
 :What: ntuple rules (``ethtool -N``) on each port that has them: one per tenant
-    by the tenant's TCP port when it has one queue, one per established
-    connection when it has several. Rules of others stay; rules for connections
-    of a tenant's that have ended go. Not possible with drivers whose rules know
+    by the tenant's TCP port, or, when a tenant has several connections and
+    several queues for them, one per established connection. Not both, since some
+    drivers want all rules to match on the same fields. Rules of others stay; a
+    tenant's that are not wanted any more go. Not possible with drivers whose rules know
     no TCP ports (igb, igc); the hash does it there.
 :Why: The paper's steering: a tenant's packets arrive on the core that owns its
     connection, whatever the hash is. aRFS would follow threads instead, and
@@ -39,6 +40,7 @@ def draw(draft: Draft) -> None:
 
 def _draw_port(draft: Draft, port: Nic) -> None:
     wanted = _by_connection(draft, port) if steering.by_connection(draft) else _by_port(draft, port)
+    _draw_stale(draft, port, {_wanted_match(rule) for rule, _ in wanted})
     present = {_match(rule): rule for rule in port.rules}
     taken = {rule.location for rule in port.rules}
     for rule, tenant in wanted:
@@ -53,7 +55,6 @@ def _draw_port(draft: Draft, port: Nic) -> None:
             PAPER,
             tenant=tenant,
         )
-    _draw_stale(draft, port, {_wanted_match(rule) for rule, _ in wanted})
 
 
 def _by_port(draft: Draft, port: Nic) -> list[tuple[dict[str, Any], str]]:
@@ -72,23 +73,17 @@ def _families(draft: Draft, port: int) -> list[str]:
     """IPv4, and IPv6 where a tenant listens or is connected there."""
     addresses = [tenant.address for tenant in draft.host.tenants if tenant.port == port]
     addresses += [flow.local for flow in steering.established(draft) if port in (flow.local_port, flow.remote_port)]
-    six = any(":" in address and not address.startswith("::ffff:") for address in addresses)
-    return ["tcp4", "tcp6"] if six else ["tcp4"]
+    return ["tcp4", "tcp6"] if any(map(steering.is_ipv6, addresses)) else ["tcp4"]
 
 
 def _by_connection(draft: Draft, port: Nic) -> list[tuple[dict[str, Any], str]]:
     flows = steering.established(draft)
-    if not flows:
-        draft.warn(
-            f"{port.name}: tenants have several queues each, so each connection gets a rule, and there is none yet:"
-            " `rflash-tune watch` steers after each login"
-        )
     queues = draft.queues(port)
     turns: dict[int, int] = {}
     wanted = []
     for flow in flows:
         turn = turns[flow.owner] = turns.get(flow.owner, -1) + 1
-        family = "tcp6" if ":" in flow.local and not flow.local.startswith("::ffff:") else "tcp4"
+        family = "tcp6" if steering.is_ipv6(flow.local) else "tcp4"
         mine = queues[flow.owner]
         rule = {
             "flow": family,
@@ -102,18 +97,18 @@ def _by_connection(draft: Draft, port: Nic) -> list[tuple[dict[str, Any], str]]:
 
 
 def _draw_stale(draft: Draft, port: Nic, wanted: set[tuple]) -> None:
-    """Rules for one connection of a tenant's that is no more."""
+    """A tenant's rules that are not wanted any more: its connection has ended, or it has several now."""
     ours = {share.port: share.tenant for share in draft.allocation.shares}
     server = draft.request.role == "server"
     for rule in port.rules:
         tenant = ours.get(rule.dst_port if server else rule.src_port)
-        single = rule.dst_port is not None and rule.src_port is not None
-        if tenant and single and not rule.other and not rule.dst_ip and _match(rule) not in wanted:
+        if tenant and not rule.other and not rule.dst_ip and _match(rule) not in wanted:
+            single = rule.dst_port is not None and rule.src_port is not None
             draft.want(
                 RuleSetting(port.name, port.bus, rule.location, rule.flow, rule.dst_port, rule.src_port),
                 _value(rule),
                 None,
-                "the connection that it was for has ended",
+                "the connection that it was for has ended" if single else "each connection gets a rule of its own",
                 PAPER,
                 tenant=tenant,
             )

@@ -82,8 +82,9 @@ def hash_key(draft: Draft, port: Nic) -> bytes:
 
 
 def by_connection(draft: Draft) -> bool:
-    """Does every connection need a rule of its own? Yes when a tenant has several queues."""
-    return any(len(share.queues) > 1 for share in draft.allocation.shares)
+    """Does every connection need a rule of its own? Yes when one tenant has several, and several queues for them."""
+    places = [flow.owner for flow in established(draft)]
+    return any(len(share.queues) > 1 and places.count(place) > 1 for place, share in enumerate(draft.allocation.shares))
 
 
 def established(draft: Draft) -> list[Flow]:
@@ -107,6 +108,19 @@ def established(draft: Draft) -> list[Flow]:
         if port_of(connection) in places and not _loops(connection)
     ]
     return sorted(found, key=lambda flow: (flow.owner, flow.remote, flow.remote_port, flow.local, flow.local_port))
+
+
+def has_ipv6(draft: Draft) -> bool:
+    """Is a tenant connected by IPv6? An address that only listens on both is no sign of it."""
+    return any(is_ipv6(flow.local) for flow in established(draft)) or any(
+        is_ipv6(tenant.address) and tenant.address != "::"
+        for tenant in draft.host.tenants
+        if tenant.kind == draft.request.target
+    )
+
+
+def is_ipv6(address: str) -> bool:
+    return ":" in address and not address.startswith("::ffff:")
 
 
 def _loops(connection: Connection) -> bool:

@@ -194,14 +194,38 @@ CONNECTIONS = tuple(
 )
 
 
-def test_established_connections_are_steered_by_their_hash():
-    rss = Rss(tuple(entry % 6 for entry in range(128)), KEY, "toeplitz")
+def queue_of(made, connection: Connection) -> int:
+    flow = Flow(connection.local, connection.local_port, connection.remote, connection.remote_port, 0)
+    table = made.new["table"]
+    return table[entry(bytes.fromhex(made.new.get("key", KEY)), flow, len(table))]
+
+
+@pytest.mark.parametrize("key_settable", [True, False])
+def test_connections_meet_their_tenants_queue(key_settable):
+    rss = Rss(tuple(entry % 6 for entry in range(128)), KEY, "toeplitz", key_settable=key_settable)
     made = changes(host({"rss": rss}, connections=CONNECTIONS), "rss")[0]
-    key = bytes.fromhex(made.new.get("key", KEY))
-    for connection in CONNECTIONS:
-        flow = Flow(connection.local, connection.local_port, connection.remote, connection.remote_port, 0)
-        assert made.new["table"][entry(key, flow, 128)] == connection.local_port - 3260
+    assert ("key" in made.new) == key_settable
+    assert [queue_of(made, one) for one in CONNECTIONS] == [one.local_port - 3260 for one in CONNECTIONS]
     assert set(made.new["table"]) == {0, 1, 2}
+
+
+def test_a_key_of_our_own_needs_no_connection_yet():
+    rss = Rss((0, 1, 2, 3) * 32, KEY, "toeplitz")
+    for role in ("server", "tenant"):
+        made = changes(host({"rss": rss}), "rss", role=role)[0]
+        later = [replace(one, local_port=50000 + n) for n, one in enumerate(CONNECTIONS)]
+        later = [replace(one, remote_port=3260 + n // 2) for n, one in enumerate(later)]
+        connections = CONNECTIONS if role == "server" else later
+        assert [queue_of(made, one) for one in connections] == [0, 0, 1, 1, 2, 2]
+        done = replace(rss, table=tuple(made.new["table"]), key=made.new["key"])
+        assert not changes(host({"rss": done}, connections=tuple(connections)), "rss", role=role)
+
+
+def test_ipv6_connections_are_steered_one_by_one():
+    rss = Rss((0, 1, 2, 3) * 32, KEY, "toeplitz")
+    six = tuple(replace(one, local="fd00::1", remote="fd00::9") for one in CONNECTIONS)
+    made = changes(host({"rss": rss}, connections=six), "rss")[0]
+    assert [queue_of(made, one) for one in six] == [one.local_port - 3260 for one in six]
 
 
 def test_a_driver_that_hides_its_key_uses_the_kernels():
@@ -216,7 +240,7 @@ def test_a_driver_that_hides_its_key_uses_the_kernels():
 
 
 def test_no_connection_yet_is_said():
-    rss = Rss((0, 1, 2, 3) * 32, KEY, "toeplitz")
+    rss = Rss((0, 1, 2, 3) * 32, KEY, "toeplitz", key_settable=False)
     assert any("watch" in text for text in warnings(host({"rss": rss}), "rss"))
 
 

@@ -482,7 +482,8 @@ class RssSetting(Setting):
         if value.get("table"):
             parts.append(show_table(value["table"]))
         if value.get("key"):
-            parts.append(f"key {plain_key(value['key'])[:8]}..")
+            # What hashes IPv4; the rest is for IPv6.
+            parts.append(f"key {plain_key(value['key'])[:32]}..")
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:

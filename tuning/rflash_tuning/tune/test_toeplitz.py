@@ -3,9 +3,21 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from rflash_tuning.tune.toeplitz import Flow, collisions, entry, flow_bytes, search_key, steer_table, toeplitz
+from rflash_tuning.tune.toeplitz import (
+    Flow,
+    collisions,
+    entry,
+    flow_bytes,
+    port_key,
+    port_table,
+    search_key,
+    steer_table,
+    toeplitz,
+)
 
 KEY = bytes.fromhex(
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa",
@@ -76,3 +88,31 @@ def test_a_tenants_flows_take_its_queues_in_turn():
     some = flows(1, each=4)
     table = steer_table(KEY, some, {0: (2, 3)}, 1 << 20, 4)
     assert [table[entry(KEY, flow, 1 << 20)] for flow in some] == [2, 3, 2, 3]
+
+
+@pytest.mark.parametrize("server", [True, False])
+@pytest.mark.parametrize("size", [16, 64, 128, 512])
+@pytest.mark.parametrize(("first", "tenants"), [(3260, 2), (3260, 3), (4420, 6), (4420, 12), (3260, 16)])
+def test_a_key_shows_the_tenants_port_to_any_connection(server, size, first, tenants):
+    ports = [first + tenant for tenant in range(tenants)]
+    found = port_key(ports, size, 40, server=server)
+    queues = [(2 * tenant, 2 * tenant + 1) for tenant in range(tenants)]
+    table = port_table(found, queues, size, 2 * tenants)
+    dice = random.Random(size * tenants)
+    met = set()
+    for _ in range(2000):
+        owner = dice.randrange(tenants)
+        here, there = ports[owner], dice.randrange(32768, 60999, 2)
+        remote = f"10.{dice.randrange(256)}.{dice.randrange(256)}.{dice.randrange(1, 255)}"
+        flow = Flow("10.0.0.1", here, remote, there, owner) if server else Flow("10.0.0.1", there, remote, here, owner)
+        queue = table[entry(found.key, flow, size)]
+        assert queue in queues[owner]
+        met.add(queue)
+    if size >= 4 << max(1, (tenants - 1).bit_length()):
+        assert met == set(range(2 * tenants)), "a tenant's connections from even ports meet all of its queues"
+
+
+def test_a_table_that_is_too_small_for_the_tenants_has_no_such_key():
+    assert port_key([3260 + tenant for tenant in range(17)], 16, 40, server=True) is None
+    assert port_key([3260, 3261], 100, 40, server=True) is None
+    assert port_key([3260, 3260], 128, 40, server=True) is None

@@ -4,6 +4,12 @@
 Source: Microsoft, "RSS Hashing Functions" and "Verifying the RSS Hash
 Calculation"; the table index is the hash modulo the table's size (a power of
 two on all NICs known here, so its low bits).
+
+The hash is linear: each of its bits is the parity of those bits of a packet
+that the key selects. So a key can be made that copies the low bits of the
+tenant's port into the index (port_key), and every connection of a tenant's,
+also one that is still to come, meets the tenant's own entries. Where the key
+can't be set, the entries of established connections are computed.
 """
 
 from __future__ import annotations
@@ -28,18 +34,27 @@ class Flow:
 
 
 def toeplitz(key: bytes, data: bytes, bits: int = 32) -> int:
-    """The low `bits` bits of the Toeplitz hash. Raises ValueError when the key is shorter than the data plus 4 bytes.
+    """The low `bits` bits of the Toeplitz hash. Raises ValueError when the key is not 4 bytes longer than the data."""
+    return _hash(_windows(key, len(data), bits), int.from_bytes(data, "big"))
+
+
+def _windows(key: bytes, length: int, bits: int) -> list[int]:
+    """For each of the hash's low bits, the key bits that meet the data's; lowest bit first.
 
     Bit i of the hash, from its top, is the parity of the data and as many key
     bits from the i-th on.
     """
-    if len(key) < len(data) + 4:
-        raise ValueError(f"a key of {len(key)} bytes cannot hash {len(data)} bytes")
-    window = int.from_bytes(key[: len(data) + 4], "big")
-    number = int.from_bytes(data, "big")
+    if len(key) < length + 4:
+        raise ValueError(f"a key of {len(key)} bytes cannot hash {length} bytes")
+    window = int.from_bytes(key[: length + 4], "big")
+    mask = (1 << length * 8) - 1
+    return [window >> bit + 1 & mask for bit in range(bits)]
+
+
+def _hash(windows: list[int], number: int) -> int:
     result = 0
-    for bit in range(bits):
-        result |= ((window >> bit + 1 & number).bit_count() & 1) << bit
+    for bit, window in enumerate(windows):
+        result |= ((window & number).bit_count() & 1) << bit
     return result
 
 
@@ -63,16 +78,30 @@ def _packed(address: str) -> bytes:
 
 def entry(key: bytes, flow: Flow, size: int) -> int:
     """The table entry that a flow's packets meet."""
-    bits = size.bit_length() - 1 if size & (size - 1) == 0 else 32
-    return toeplitz(key, flow_bytes(flow), bits) % size
+    return toeplitz(key, flow_bytes(flow), _bits(size)) % size
+
+
+def _bits(size: int) -> int:
+    return size.bit_length() - 1 if size & (size - 1) == 0 else 32
 
 
 def collisions(key: bytes, flows: Iterable[Flow], size: int) -> int:
     """How many flows meet an entry that another owner's flow came to first."""
+    return _collisions(key, _packets(flows), size)
+
+
+def _packets(flows: Iterable[Flow]) -> list[tuple[int, int, int]]:
+    """Owner, length and number of what is hashed, made once for many keys."""
+    packed = [(flow.owner, flow_bytes(flow)) for flow in flows]
+    return [(owner, len(data), int.from_bytes(data, "big")) for owner, data in packed]
+
+
+def _collisions(key: bytes, packets: list[tuple[int, int, int]], size: int) -> int:
+    windows = {length: _windows(key, length, _bits(size)) for length in {length for _, length, _ in packets}}
     owners: dict[int, int] = {}
     found = 0
-    for flow in flows:
-        if owners.setdefault(entry(key, flow, size), flow.owner) != flow.owner:
+    for owner, length, number in packets:
+        if owners.setdefault(_hash(windows[length], number) % size, owner) != owner:
             found += 1
     return found
 
@@ -83,16 +112,72 @@ def search_key(flows: Sequence[Flow], size: int, length: int, present: bytes) ->
     The present key when it is as good as any. Deterministic: the same flows
     give the same key.
     """
-    best, fewest = present, collisions(present, flows, size)
-    seed = hashlib.sha256(b"".join(flow_bytes(flow) for flow in flows)).digest()
+    packets = _packets(flows)
+    best, fewest = present, _collisions(present, packets, size)
+    seed = hashlib.sha256(repr(packets).encode()).digest()
     for number in range(KEY_TRIES):
         if fewest == 0:
             break
         candidate = hashlib.shake_128(seed + number.to_bytes(4, "big")).digest(length)
-        found = collisions(candidate, flows, size)
+        found = _collisions(candidate, packets, size)
         if found < fewest:
             best, fewest = candidate, found
     return best
+
+
+@dataclass(frozen=True)
+class PortKey:
+    """A key that shows the tenants' ports in the table's index, and each tenant's own entries."""
+
+    key: bytes
+    entries: tuple[tuple[int, ...], ...]  # by tenant; consecutive ones are met by neighbouring ports of the other side
+
+
+def port_key(ports: Sequence[int], size: int, length: int, *, server: bool) -> PortKey | None:
+    """A key for IPv4 by which tenants are told apart by their ports; None where the table is too small for it.
+
+    `ports` are the tenants', which are this host's on a server and the other
+    side's on a tenant's host. As many of their low bits as tell them apart
+    become the index's high bits; its other bits are the low bits of the other
+    port, so that a tenant's connections are spread over the tenant's entries.
+
+    Bit b of the index is the parity of the packet's bits p - b - 1 for each
+    bit p of the key (counted from the end of what is hashed, where this host's
+    port has bits 0 to 15 and the other side's 16 to 31). One bit of the key
+    selects the tenant's port, the other one the port that spreads; what else
+    they select is the same for all connections of a tenant's.
+    """
+    bits = size.bit_length() - 1
+    apart = next((n for n in range(17) if len({port % (1 << n) for port in ports}) == len(ports)), 17)
+    spread = bits - apart
+    if size != 1 << bits or spread < 0 or length < 16:
+        return None
+    selected = 1 << bits if server else 1 << 16 + bits
+    if spread:
+        selected |= 1 << 16 + spread if server else 1 << spread
+    key = selected.to_bytes(16, "big") + bytes(length - 16)
+    windows = _windows(key, 12, bits)
+    entries = []
+    for port in ports:
+        others = [_rotated(number, spread) for number in range(1 << spread)]
+        packets = [other << 16 | port if server else port << 16 | other for other in others]
+        entries.append(tuple(_hash(windows, packet) for packet in packets))
+    every = [at for mine in entries for at in mine]
+    return PortKey(key, tuple(entries)) if len(set(every)) == len(every) else None
+
+
+def _rotated(number: int, bits: int) -> int:
+    """Count in bit 1 first and in bit 0 last: Linux connects from even ports as long as there are any."""
+    return (number << 1 | number >> bits - 1) & (1 << bits) - 1 if bits else 0
+
+
+def port_table(found: PortKey, queues: Sequence[Sequence[int]], size: int, total: int) -> list[int]:
+    """The table for a PortKey: each tenant's entries over its queues in turn, all others over all `total` queues."""
+    table = [at % total for at in range(size)]
+    for entries, mine in zip(found.entries, queues, strict=True):
+        for turn, at in enumerate(entries):
+            table[at] = mine[turn % len(mine)]
+    return table
 
 
 def steer_table(
