@@ -78,7 +78,7 @@ tgt nvmet_link 1 "$NQN" || die "the target does not come back"
 event back
 wait_until 30 is_live || die "the host is not connected again"
 say "  target back; $DISK is $(host_state), $(($(host_reconnects) - before)) reconnect"
-if ! reap "$load" 90; then
+if ! reap "$load" 240; then
 	note_file "$results/outage.err"
 	die "fio found an error"
 fi

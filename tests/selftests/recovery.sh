@@ -43,7 +43,7 @@ start_load() { # NAME
 
 # The load has ended well, and had to wait: it was there during the outage.
 load_ended_well() {
-	if ! reap "$load_pid" 90; then
+	if ! reap "$load_pid" 240; then
 		note_file "$OUT/$load_name.err"
 		return 1
 	fi
