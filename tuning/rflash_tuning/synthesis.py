@@ -67,6 +67,7 @@ def build(host: Host) -> Machine:
     _tuners(machine)
     for place, tenant in enumerate(host.tenants):
         _tenant(machine, tenant, place)
+    _logins(machine)
     _connections(machine)
     for path, text in host.files.items():
         machine.tree.put(path, text + "\n")
@@ -271,12 +272,51 @@ def _tuners(machine: Machine) -> None:
 
 
 def _tenant(machine: Machine, tenant: Tenant, place: int) -> None:
-    if tenant.kind == "iscsi":
+    if _is_elsewhere(machine.host, tenant):
+        _session(machine, tenant, place)
+    elif tenant.kind == "iscsi":
         _lio(machine, tenant, place)
     elif tenant.kind == "rflashd":
         _rflashd(machine, tenant)
     else:
         _nvmet(machine, tenant, place)
+
+
+def _is_elsewhere(host: Host, tenant: Tenant) -> bool:
+    """Is the host this tenant's client? Its connections lead to the tenant's port then."""
+    ends = [(c.remote_port == tenant.port, c.local_port == tenant.port) for c in host.connections]
+    return any(leads for leads, _ in ends) and not any(comes for _, comes in ends)
+
+
+def _session(machine: Machine, tenant: Tenant, place: int) -> None:
+    """What open-iscsi's and nvme's classes in sysfs show; rflash's disks show no address."""
+    tree = machine.tree
+    if tenant.kind == "iscsi":
+        base = f"/sys/class/iscsi_connection/connection{place + 1}:0"
+        tree.put(f"{base}/persistent_address", f"{tenant.address}\n")
+        tree.put(f"{base}/persistent_port", f"{tenant.port}\n")
+        base = f"/sys/class/iscsi_session/session{place + 1}"
+        tree.put(f"{base}/targetname", f"{tenant.identity}\n")
+        tree.put(f"{base}/state", "LOGGED_IN\n" if tenant.sessions else "FAILED\n")
+    elif tenant.kind == "rflashd":
+        tree.put(f"{BLOCK}/rflash{place}/nqn", f"{tenant.identity}\n")
+    else:
+        base = f"/sys/class/nvme/nvme{place + 100}"
+        tree.put(f"{base}/transport", tenant.kind.removeprefix("nvmet-") + "\n")
+        tree.put(f"{base}/subsysnqn", f"{tenant.identity}\n")
+        tree.put(f"{base}/address", f"traddr={tenant.address},trsvcid={tenant.port}\n")
+        tree.put(f"{base}/state", "live\n" if tenant.sessions else "connecting\n")
+
+
+def _logins(machine: Machine) -> None:
+    """The login thread of each portal last ran when its tenant's threads were made; see threads.py."""
+    host = machine.host
+    portals = [task for task in host.tasks if task.name == "iscsi_np"]
+    starts = {task.tid: task.start for task in host.tasks}
+    for portal, tenant in zip(portals, [tenant for tenant in host.tenants if tenant.kind == "iscsi"], strict=False):
+        made = [starts[tid] for tid in tenant.tasks if tid in starts]
+        if made:
+            machine.tree.put(f"/proc/{portal.tid}/sched", f"se.exec_start  :  {max(made) * 10}.000000\n")
 
 
 def _lio(machine: Machine, tenant: Tenant, place: int) -> None:
