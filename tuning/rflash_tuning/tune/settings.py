@@ -722,7 +722,8 @@ class ConfigSetting(Setting):
         if system.exists("/run/systemd/system"):
             return ["systemctl", "try-restart", f"{self.unit}.service"]
         script = f"/etc/init.d/{self.unit}"
-        return [script, "try-restart"] if system.exists(script) else []
+        # Few init scripts know try-restart, and not all tell by `status` what runs.
+        return [script, "restart"] if system.exists(script) and _runs(system, self.unit) else []
 
     def same(self, one: Value, other: Value) -> bool:
         if one is None or other is None:
@@ -746,6 +747,11 @@ class ConfigSetting(Setting):
 
     def to_json(self) -> dict[str, Any]:
         return _json(self)
+
+
+def _runs(system: System, name: str) -> bool:
+    """Is there a process of this name?"""
+    return any(system.text(f"/proc/{pid}/comm") == name for pid in system.names("/proc") if pid.isdigit())
 
 
 KINDS: dict[str, type[Setting]] = {

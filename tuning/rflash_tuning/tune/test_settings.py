@@ -301,6 +301,16 @@ def test_a_configuration_restarts_its_service_only_where_one_can():
     assert not setting.volatile
 
 
+def test_without_systemd_the_init_script_restarts_what_runs():
+    machine = Machine({"/etc/init.d/irqbalance": "", "/proc/70/comm": "sh\n"})
+    setting = ConfigSetting("/etc/default/irqbalance", "irqbalance")
+    setting.write(machine, "A=1\n")
+    assert machine.done == [("replace", "/etc/default/irqbalance")]
+    machine.files["/proc/71/comm"] = "irqbalance\n"
+    setting.write(machine, "A=2\n")
+    assert machine.done[-1] == ["/etc/init.d/irqbalance", "restart"]
+
+
 def test_settings_survive_json():
     for setting in (
         FileSetting("/sys/class/net/eth0/mtu", "number", "eth0", BUS),
