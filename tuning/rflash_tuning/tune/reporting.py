@@ -51,6 +51,8 @@ def _row(outcome: Outcome, paint: Paint) -> list[str]:
     word = paint(outcome.outcome, STYLES.get(outcome.outcome, "dim"))
     if outcome.outcome == reports.DIFFERS:
         values = f"{outcome.now or '?'} (should be {outcome.new})"
+    elif outcome.outcome == reports.RESTORED:
+        values = f"{_short(outcome.new)} → {_short(outcome.old)}"
     elif outcome.old or outcome.new:
         values = f"{_short(outcome.old)} → {_short(outcome.new)}"
         if outcome.now:

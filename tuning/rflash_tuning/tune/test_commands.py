@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rflash_tuning.errors import FAILED, OK, PARTIAL, USAGE
+from rflash_tuning.snapshot import Snapshot, SnapshotSystem
 from rflash_tuning.tune import commands, options, texts, verbs
 
 TREE = Path(__file__).resolve().parents[3]
@@ -155,6 +156,59 @@ def test_help_teaches(run, verb):
     assert "Exit status:" in out
     if verb in commands.OF_REQUEST:
         assert all(f"--{option.name}" in out for option in options.REQUEST)
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A described host that the commands take for this one, with a state directory."""
+    system = SnapshotSystem(Snapshot.load(str(HOSTS / "virtio-iscsi.json")))
+    monkeypatch.setattr(verbs, "LiveSystem", lambda: system)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("RFLASH_TUNE_STATE", str(tmp_path / "state"))
+    return system
+
+
+def test_a_whole_life_by_the_command_line(run, machine):
+    before = machine.snapshot()
+    request = ("--nic", "eth0", "--max-disruption", "target")
+    status, out, _ = run("apply", *request, "--yes", "-o", "json")
+    report = json.loads(out)["report"]
+    assert status in (OK, PARTIAL)
+    assert report["changed"]
+    assert machine.snapshot() != before
+    assert run("verify")[0] == OK
+    status, out, _ = run("status", "-o", "json")
+    assert status == OK
+    assert json.loads(out)["report"]["applied"]
+    again = json.loads(run("apply", *request, "-o", "json")[1])["report"]
+    assert not again["changed"]
+    key = next(outcome["key"] for outcome in report["outcomes"] if outcome["key"].startswith("file /proc/sys/net"))
+    machine.write(key.removeprefix("file "), "4096\n")
+    status, out, _ = run("verify")
+    assert status == FAILED
+    assert "differs" in out
+    status, out, _ = run("watch", "--once", *request)
+    assert status in (OK, PARTIAL)
+    assert "changed" in out
+    assert run("verify")[0] == OK
+    status, out, _ = run("revert")
+    assert status == OK
+    assert "restored" in out
+    assert machine.snapshot() == before
+    assert run("revert")[0] == OK
+
+
+def test_nothing_to_confirm(run, machine):
+    status, _, err = run("confirm")
+    assert status == USAGE
+    assert one_sentence(err)
+
+
+def test_bare_command_says_what_is_here(run, machine):
+    status, out, _ = run()
+    assert status == OK
+    assert "eth0 (virtio_net" in out
+    assert "rflash-tune plan --target iscsi --nic eth0" in out
 
 
 def test_explain_a_change_says_how_to_undo_it_by_hand(run):

@@ -101,7 +101,7 @@ def _apply_command(result: Plan, arguments: Arguments) -> str:
 def apply(arguments: Arguments, values: Values) -> int:
     """Carry the plan out; on a terminal, after asking."""
     case = _case(arguments, values)
-    rehearsal = not case.system.live
+    rehearsal = bool(arguments.snapshot)
     if not rehearsal:
         _need_root("apply")
     planned = planner.plan(case.host, case.request)
@@ -256,7 +256,7 @@ def _case(arguments: Arguments, values: Values) -> _Case:
     if arguments.profile:
         for name, value in profile.load(arguments.profile).items():
             values.setdefault(name, value)
-    if arguments.snapshot:
+    if getattr(arguments, "snapshot", None):
         system, host = _captured(arguments.snapshot, arguments.verb)
     else:
         system = LiveSystem()
