@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rflash_tuning.host import targets, threads
 from rflash_tuning.host.model import Connection, Task, Tenant
+from rflash_tuning.host.probe import probe
 from rflash_tuning.snapshot import Snapshot, SnapshotSystem
 
 OURS = "iqn.2026-11.org.rflash:0123456789ab"
@@ -168,7 +171,7 @@ def test_sessions_with_other_hosts_do_not_confuse() -> None:
 
 def test_no_guess_is_handed_on() -> None:
     for starts, ran in (
-        ([600, 700], [6002.0, 6003.0]),  # two logins at the same time
+        ([600, 700], [6002.0, 6013.0]),  # two logins at the same time
         ([600, 601], [6002.0, 7003.0]),
         ([600, 700], [6002.0, 9003.0]),  # a discovery later
         ([600, 700, 800], [6000.0, 7000.0]),  # more pairs than sessions
@@ -199,3 +202,12 @@ def test_load_is_sampled_of_configfs_and_proc() -> None:
         system.tree.put(f"{targets.LIO}/{tenant.identity}/tpgt_1/lun/lun_0/statistics/scsi_tgt_port/in_cmds", "5\n")
     system.tree.put("/proc/101/status", "Name:\tiscsi_trx\nvoluntary_ctxt_switches:\t7\n")
     assert threads.by_load(system, tenants, tasks, seconds=0, windows=1) == {}
+
+
+def test_who_has_time_asks_the_load(monkeypatch) -> None:
+    system, tenants, tasks = lio([600, 600], [6002.0, 6003.0])
+    host = replace(probe(system), tenants=tenants, tasks=tasks)
+    monkeypatch.setattr(threads, "by_load", lambda *_: {tenants[1].identity: (100, 101)})
+    assert [tenant.tasks for tenant in threads.resolve(system, host).tenants] == [(), (100, 101)]
+    known = replace(host, tenants=tuple(replace(tenant, tasks=(1, 2)) for tenant in tenants))
+    assert threads.resolve(system, known) is known

@@ -11,9 +11,9 @@ hold no number. What can be had, surest first:
    of its tenant's newest login, and the pair made at that time is the
    tenant's. Login threads are made in the order of the portals, which is that
    of rflash-target's tenants. Right as long as every tenant has one session,
-   its portal was made by rflash-target, and logins were more than 50 ms apart;
+   its portal was made by rflash-target, and logins were more than 30 ms apart;
    a discovery in between, or several sessions of one tenant, make it unsure.
-3. `by_load` compares what each tenant's LUN did with what each thread ran in
+3. `resolve` (by_load) compares what each tenant's LUN did with what each thread ran in
    the same time. Right when the tenants' loads differ.
 
 Where 1 and 2 do not hold, the tenants are left without threads: no guess is
@@ -27,11 +27,11 @@ import re
 import time
 from dataclasses import replace
 
-from rflash_tuning.host.model import Task, Tenant
+from rflash_tuning.host.model import Host, Task, Tenant
 from rflash_tuning.host.targets import LIO, served_by_lio
 from rflash_tuning.system import System
 
-_APART = 50.0  # milliseconds between two logins that are to be told apart; threads' start times have 10 ms
+_APART = 30.0  # milliseconds between two logins that are to be told apart; threads' start times have 10 ms
 _DRIFT = 1000.0  # milliseconds by which a login thread's last run may differ from the pair's start
 _TICK = 10.0  # milliseconds of a clock tick of /proc (USER_HZ is 100 on all architectures we run on)
 
@@ -103,6 +103,21 @@ def _last_run(system: System, tid: int) -> float | None:
 
 
 # By load
+
+
+def resolve(system: System, host: Host, seconds: float = 0.5) -> Host:
+    """The host with threads for tenants that attribute left without, where their load tells them apart.
+
+    Takes two seconds when there is something to find out, and no time
+    otherwise. For who has time (watch); probe does without.
+    """
+    waiting = [tenant for tenant in served_by_lio(system, host.tenants) if tenant.sessions and not tenant.tasks]
+    if not waiting or not pairs(host.tasks):
+        return host
+    found = by_load(system, host.tenants, host.tasks, seconds)
+    wanted = {tenant.identity: found[tenant.identity] for tenant in waiting if tenant.identity in found}
+    tenants = tuple(replace(tenant, tasks=wanted.get(tenant.identity, tenant.tasks)) for tenant in host.tenants)
+    return replace(host, tenants=tenants)
 
 
 def by_load(
