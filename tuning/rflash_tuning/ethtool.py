@@ -202,7 +202,7 @@ def _supported(action: Callable[[], Any], nic: str, section: str) -> Any:
     try:
         return action()
     except OSError as error:
-        if error.errno == errno.EOPNOTSUPP or (error.errno == errno.ENOENT and _FAMILY in str(error)):
+        if error.errno == errno.EOPNOTSUPP:
             raise Unsupported(f"{nic} has no {section} settings: {error.strerror}") from error
         error.filename = f"{nic} {section}"
         raise

@@ -37,10 +37,6 @@ _TIMEOUT = 10.0  # seconds; a driver may take its time to reset
 _BUFFER = 1 << 18
 
 
-class NetlinkError(OSError):
-    """The kernel's errno with its own sentence, where it gave one."""
-
-
 def attribute(kind: int, payload: bytes) -> bytes:
     """One attribute, padded."""
     length = 4 + len(payload)
@@ -100,7 +96,7 @@ class Connection:
         self._families: dict[str, int] = {}
 
     def request(self, kind: int, payload: bytes, flags: int = 0) -> list[bytes]:
-        """The payloads of the answers. Raises NetlinkError (an OSError) with the kernel's errno."""
+        """The payloads of the answers. Raises OSError with the kernel's errno and sentence."""
         connection = self._open()
         self._sequence += 1
         length = _HEADER.size + len(payload)
@@ -112,13 +108,16 @@ class Connection:
         return answers
 
     def family(self, name: str) -> int:
-        """The number of a generic netlink family. Raises NetlinkError (ENOENT)."""
+        """The number of a generic netlink family. Raises OSError (EOPNOTSUPP: there is none)."""
         if name not in self._families:
             payload = _GENERIC.pack(_CTRL_GETFAMILY, 1, 0) + text(_CTRL_FAMILY_NAME, name)
-            answers = self.request(_GENL_ID_CTRL, payload)
+            try:
+                answers = self.request(_GENL_ID_CTRL, payload)
+            except FileNotFoundError:
+                answers = []
             known = table(answers[0][_GENERIC.size :]) if answers else {}
             if _CTRL_FAMILY_ID not in known:
-                raise NetlinkError(errno.ENOENT, f"the kernel has no netlink family '{name}'")
+                raise OSError(errno.EOPNOTSUPP, f"the kernel has no netlink family '{name}'")
             self._families[name] = number(known[_CTRL_FAMILY_ID])
         return self._families[name]
 
@@ -168,4 +167,4 @@ def _raise(payload: bytes, flags: int) -> None:
         request = struct.unpack_from("=I", payload, 4)[0]
         start = 4 + (_HEADER.size if flags & _CAPPED else (request + 3) & ~3)
         said = string(table(payload[start:]).get(_ERROR_TEXT, b""))
-    raise NetlinkError(code, said or os.strerror(code))
+    raise OSError(code, said or os.strerror(code))

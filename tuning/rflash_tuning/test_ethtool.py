@@ -11,7 +11,7 @@ import pytest
 
 from rflash_tuning import ethtool, netlink, rxfh
 from rflash_tuning.errors import Unchangeable, Unsupported
-from rflash_tuning.netlink import NetlinkError, attribute, nested, text, u8, u32
+from rflash_tuning.netlink import attribute, nested, text, u8, u32
 
 
 class Kernel:
@@ -76,12 +76,23 @@ def test_what_is_cut_off_is_left_out(cut: bytes) -> None:
 def test_a_refusal_carries_the_kernels_sentence() -> None:
     said = text(1, "requested channel count exceeds maximum")
     request = struct.pack("=IHHII", 16, 20, 5, 1, 0)
-    with pytest.raises(NetlinkError, match="requested channel count exceeds maximum") as raised:
+    with pytest.raises(OSError, match="requested channel count exceeds maximum") as raised:
         netlink._raise(struct.pack("=i", -errno.EINVAL) + request + said, 0x300)
     assert raised.value.errno == errno.EINVAL
-    with pytest.raises(NetlinkError, match="Operation not supported"):
+    with pytest.raises(OSError, match="Operation not supported"):
         netlink._raise(struct.pack("=i", -errno.EOPNOTSUPP) + request, 0x100)
     netlink._raise(struct.pack("=i", 0) + request, 0x100)
+
+
+def test_a_family_that_the_kernel_has_not_is_no_support() -> None:
+    with pytest.raises(OSError, match="no netlink family 'rflash-none'") as raised:
+        netlink.Connection(netlink.NETLINK_GENERIC).family("rflash-none")
+    assert raised.value.errno == errno.EOPNOTSUPP
+
+
+def test_a_refusal_for_want_of_rights_is_a_permission_error() -> None:
+    with pytest.raises(PermissionError):
+        netlink._raise(struct.pack("=i", -errno.EPERM) + bytes(16), 0x100)
 
 
 # Sections by netlink
@@ -115,11 +126,11 @@ def test_numbers_are_sent_in_the_width_that_the_kernel_wants() -> None:
 
 
 def test_a_parameter_that_the_driver_has_not_is_unsupported_whatever_the_errno() -> None:
-    refusal = NetlinkError(errno.EINVAL, "cannot modify an unsupported parameter")
+    refusal = OSError(errno.EINVAL, "cannot modify an unsupported parameter")
     made, _ = client(refusal, {2: number(3)})
     with pytest.raises(Unsupported, match="'adaptive-rx'"):
         made.set("eth0", "coalesce", {"adaptive-rx": 1})
-    made, _ = client(NetlinkError(errno.EINVAL, "Invalid argument"), {2: number(3)})
+    made, _ = client(OSError(errno.EINVAL, "Invalid argument"), {2: number(3)})
     with pytest.raises(OSError, match="Invalid argument"):
         made.set("eth0", "coalesce", {"rx-usecs": 7})
 
@@ -133,7 +144,7 @@ def test_what_can_not_be_set_is_unsupported(section: str, values: dict[str, Any]
 
 
 def test_the_kernels_errno_and_sentence_reach_the_caller() -> None:
-    made, _ = client(NetlinkError(errno.EOPNOTSUPP, "not here"), NetlinkError(errno.EINVAL, "too many"))
+    made, _ = client(OSError(errno.EOPNOTSUPP, "not here"), OSError(errno.EINVAL, "too many"))
     with pytest.raises(Unsupported, match="not here"):
         made.get("eth0", "rings")
     with pytest.raises(OSError, match="too many") as raised:
