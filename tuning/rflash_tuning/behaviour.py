@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from rflash_tuning.snapshot import SnapshotSystem
 
 PF_NO_SETAFFINITY = 0x04000000  # include/linux/sched.h
+_CPU = "/sys/devices/system/cpu"
 _INTEGERS = re.compile(r"\s*-?\d+(\s+-?\d+)*\s*")
 
 
 def online(system: SnapshotSystem) -> frozenset[int]:
-    return parse_list(system.text("/sys/devices/system/cpu/online", "0") or "0")
+    return parse_list(system.text(f"{_CPU}/online", "0") or "0")
 
 
 def is_bound(system: SnapshotSystem, tid: int) -> bool:
@@ -165,6 +166,48 @@ def _listed(offered: str, error: int) -> Callable[..., None]:
     return rule
 
 
+def _ignored(system: SnapshotSystem, path: str, old: str, text: str, match: re.Match[str]) -> None:
+    """block/blk-sysfs.c: queue_poll_store and queue_poll_delay_store take anything and do nothing."""
+
+
+def _parameter(system: SnapshotSystem, path: str, old: str, text: str, match: re.Match[str]) -> None:
+    """kernel/params.c: a truth value reads back as Y or N."""
+    if old.strip() in ("Y", "N"):
+        if text[:1] not in tuple("yYnN10"):
+            raise os_error(errno.EINVAL, path)
+        system.tree.put(path, "Y\n" if text[0] in "yY1" else "N\n")
+    else:
+        system.tree.put(path, _normal(old, text, path))
+
+
+def _smt(system: SnapshotSystem, path: str, old: str, text: str, match: re.Match[str]) -> None:
+    """kernel/cpu.c: control_store; off takes all hardware threads but the first of each core offline."""
+    if old.strip() not in ("on", "off"):
+        raise os_error(errno.ENODEV if old.strip().startswith("not") else errno.EPERM, path)
+    if text not in ("on", "off", "forceoff"):
+        raise os_error(errno.EINVAL, path)
+    system.tree.put(path, text + "\n")
+    lists = {
+        name: system.before.tree.files.get(f"{_CPU}/{name}/topology/thread_siblings_list")
+        for name in system.names(_CPU)
+        if re.fullmatch(r"cpu\d+", name)
+    }
+    up = set(parse_list(system.before.tree.read(f"{_CPU}/online")))
+    for name, siblings in lists.items():
+        if siblings is None:
+            continue  # it was offline anyway
+        file, cpu = f"{_CPU}/{name}/topology/thread_siblings_list", int(name[3:])
+        if text == "on":
+            system.tree.put(file, siblings)
+        elif cpu == min(parse_list(siblings)):
+            system.tree.put(file, f"{cpu}\n")
+        else:
+            up.discard(cpu)
+            if system.exists(file):
+                system.tree.remove(file)
+    system.tree.put(f"{_CPU}/online", format_list(up) + "\n")
+
+
 def _mtu(system: SnapshotSystem, path: str, old: str, text: str, match: re.Match[str]) -> None:
     """net/core/dev.c: dev_validate_mtu; bond_change_mtu; vlan_dev_change_mtu and vlan_device_event."""
     name = match["nic"]
@@ -204,7 +247,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[..., None]], ...] = tuple(
         (r"/net/[^/]+/threaded$", _ranged(0, 1)),
         (r"/queue/scheduler$", _choice),
         (r"/queue/(nomerges|rq_affinity)$", _ranged(0, 2)),
-        (r"/queue/(add_random|io_poll)$", _ranged(0, 1)),
+        (r"/queue/add_random$", _ranged(0, 1)),
+        (r"/queue/io_poll(_delay)?$", _ignored),
+        (r"^/sys/module/[^/]+/parameters/", _parameter),
+        (rf"^{_CPU}/smt/control$", _smt),
         (r"/queue/wbt_lat_usec$", _ranged(-1, 1 << 40)),
         (r"/queue/nr_requests$", _ranged(1, 1 << 20)),
         (r"/queue/write_cache$", _one_of("write back", "write through")),

@@ -160,7 +160,7 @@ class SnapshotSystem(System):
 
     def __init__(self, snapshot: Snapshot) -> None:
         """The snapshot is copied and stays as it is."""
-        self._before = snapshot.copy()
+        self.before = snapshot.copy()  # the machine as it boots
         self.state = snapshot.copy()
         self.mutations: list[tuple[str, ...]] = []
         self.ran: list[list[str]] = []
@@ -279,7 +279,7 @@ class SnapshotSystem(System):
     def reboot(self, boot_id: str = "00000000-0000-4000-8000-000000000002") -> None:
         """Everything but files on disk is as it was at first, and the boot has another id."""
         kept = {path: text for path, text in self.tree.files.items() if path.startswith(_ON_DISK)}
-        self.state = self._before.copy()
+        self.state = self.before.copy()
         self.rss_configured.clear()
         for path in [path for path in self.tree.files if path.startswith(_ON_DISK) and path not in kept]:
             self.tree.remove(path)

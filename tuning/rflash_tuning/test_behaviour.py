@@ -9,7 +9,8 @@ import pytest
 
 from rflash_tuning import samples
 from rflash_tuning.errors import Unchangeable, Unsupported
-from rflash_tuning.host.model import Nic
+from rflash_tuning.host.model import Cpu, Nic
+from rflash_tuning.host.probe import probe
 from rflash_tuning.snapshot import SnapshotSystem, from_host
 
 _FILES = {
@@ -21,6 +22,9 @@ _FILES = {
     "/sys/block/nvme0n1/queue/nomerges": "0",
     "/sys/block/nvme0n1/queue/write_cache": "write back",
     "/sys/kernel/config/target/iscsi/cpus_allowed_list": "0-3",
+    "/sys/block/nvme0n1/queue/io_poll": "1",
+    "/sys/module/nvmet_tcp/parameters/idle_poll_period_usecs": "0",
+    "/sys/module/nvme_tcp/parameters/wq_unbound": "N",
 }
 _NET = "/sys/class/net/eth0"
 
@@ -45,6 +49,9 @@ def machine(**more: object) -> SnapshotSystem:
         ("/sys/block/nvme0n1/queue/write_cache", "write through", "write through\n"),
         ("/sys/kernel/config/target/iscsi/cpus_allowed_list", "0,1,2", "0-2\n"),
         ("/proc/irq/default_smp_affinity", "3", "3\n"),
+        ("/sys/block/nvme0n1/queue/io_poll", "0", "1\n"),
+        ("/sys/module/nvmet_tcp/parameters/idle_poll_period_usecs", "50\n", "50\n"),
+        ("/sys/module/nvme_tcp/parameters/wq_unbound", "1", "Y\n"),
     ],
 )
 def test_what_is_taken_reads_back_as_the_kernel_prints_it(path: str, written: str, reads: str) -> None:
@@ -68,6 +75,8 @@ def test_what_is_taken_reads_back_as_the_kernel_prints_it(path: str, written: st
         ("/sys/block/nvme0n1/queue/scheduler", "bfq", errno.EINVAL),
         ("/sys/block/nvme0n1/queue/nomerges", "3", errno.EINVAL),
         ("/sys/block/nvme0n1/queue/write_cache", "on", errno.EINVAL),
+        ("/sys/module/nvme_tcp/parameters/wq_unbound", "maybe", errno.EINVAL),
+        ("/sys/module/nvmet_tcp/parameters/idle_poll_period_usecs", "x", errno.EINVAL),
         ("/proc/irq/41/smp_affinity_list", "9", errno.EINVAL),
         ("/proc/irq/41/smp_affinity_list", "x", errno.EINVAL),
         ("/sys/kernel/config/target/iscsi/cpus_allowed_list", "x", errno.EINVAL),
@@ -157,3 +166,17 @@ def test_flow_rules_come_and_go() -> None:
         system.ethtool_set("eth0", "rules", {"0": None})
     with pytest.raises(OSError, match="queue 9"):
         system.ethtool_set("eth0", "rules", {"4": {**rule, "queue": 9}})
+
+
+def test_smt_off_takes_the_second_threads_offline_and_on_brings_them_back() -> None:
+    threads = tuple(Cpu(number, True, 0, 0, number % 2, frozenset({number % 2, number % 2 + 2})) for number in range(4))
+    system = machine(cpus=threads, smt="on")
+    before = system.snapshot()
+    system.write("/sys/devices/system/cpu/smt/control", "off")
+    assert [(cpu.id, cpu.siblings) for cpu in probe(system).online] == [(0, {0}), (1, {1})]
+    system.write("/sys/devices/system/cpu/smt/control", "on")
+    assert system.snapshot() == before
+    with pytest.raises(OSError, match="control"):
+        system.write("/sys/devices/system/cpu/smt/control", "maybe")
+    with pytest.raises(OSError, match="No such device"):
+        machine(smt="notsupported").write("/sys/devices/system/cpu/smt/control", "off")
