@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from typing import Any
 
@@ -76,10 +75,11 @@ class LiveSystem(System):
         real = os.path.realpath(self._at(path))
         directory = os.path.dirname(real)
         if text is None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(real)
+            for name in (_temporary(real), real):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name)
         else:
-            _put(real, directory, text.encode("utf-8", "surrogateescape"))
+            _put(real, text.encode("utf-8", "surrogateescape"))
         _sync_directory(directory)
 
     def ethtool_set(self, nic: str, section: str, values: dict[str, Any]) -> None:
@@ -115,9 +115,19 @@ class LiveSystem(System):
         return Completed(done.returncode, done.stdout.decode("utf-8", "replace"))
 
 
-def _put(real: str, directory: str, content: bytes) -> None:
+def _temporary(real: str) -> str:
+    """Always the same name, so that what a crash leaves is found again."""
+    directory, name = os.path.split(real)
+    return f"{directory}/.{name}.rflash"
+
+
+def _put(real: str, content: bytes) -> None:
     """The old file or the new one, never half of it, with the old one's mode and owner."""
-    handle, temporary = tempfile.mkstemp(prefix=".rflash-", dir=directory)
+    temporary = _temporary(real)
+    # What a crash has left of the last time goes first: a link there would not be followed, and not be ours.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

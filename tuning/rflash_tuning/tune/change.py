@@ -50,6 +50,13 @@ class Setting(ABC):
     @abstractmethod
     def write(self, system: System, value: Value) -> None: ...
 
+    def settle(self, system: System, value: Value) -> None:
+        """Complete a write of a value that reads right already, but may have been cut short by a crash.
+
+        For what is more than one step: a file and its service's restart. Raises as write does.
+        """
+        return
+
     @abstractmethod
     def script(self, value: Value) -> list[str]:
         """Shell lines that do what write does."""

@@ -157,7 +157,7 @@ def _restore(system: System, target: Target, decode: Decode) -> Outcome:
         gone = error.errno in _GONE
         return _outcome(setting, target, report.GONE if gone else report.STUCK, message=reason(error))
     if _equal(setting, present, target.former):
-        _settle(setting, system)
+        _settle(setting, system, target)
         return _outcome(setting, target, report.RIGHT)
     return _write_back(system, setting, target, present)
 
@@ -167,12 +167,10 @@ def _equal(setting: Setting, one: Value, other: Value) -> bool:
     return setting.same(one, other) if setting.volatile else one == other
 
 
-def _settle(setting: Setting, system: System) -> None:
-    """A crash may have come between a configuration file and its service's restart: tell the service again."""
-    restart = getattr(setting, "restart", None)
-    if restart is not None:
-        with contextlib.suppress(OSError):
-            restart(system)
+def _settle(setting: Setting, system: System, target: Target) -> None:
+    """A crash may have come between a configuration file and its service's restart: complete it."""
+    with contextlib.suppress(OSError):
+        setting.settle(system, target.former)
 
 
 def _write_back(system: System, setting: Setting, target: Target, present: Value) -> Outcome:

@@ -703,8 +703,11 @@ class ConfigSetting(Setting):
             return None
 
     def write(self, system: System, value: Value) -> None:
-        if value == self.read(system):
-            return
+        if value != self.read(system):
+            self.settle(system, value)
+
+    def settle(self, system: System, value: Value) -> None:
+        """Put the file in place and tell its service, whatever is there."""
         system.replace(self.path, value)
         command = self._restart(system)
         if not command:

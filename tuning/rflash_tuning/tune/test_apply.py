@@ -431,5 +431,3 @@ def test_a_peer_that_answers_nothing_is_found_out_before_the_raise(tmp_path: Pat
 def test_without_a_peer_it_says_that_the_path_was_not_probed(tmp_path: Path, state: Path) -> None:
     report = apply(stack(tmp_path, 1500), plan(*mtus(1500, 9000, NICS)), state, confirm_within=0)
     assert report.status == errors.OK and "the path was not probed" in report.notes[0]
-
-

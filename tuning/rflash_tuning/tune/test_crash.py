@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from rflash_tuning import errors
+from rflash_tuning.system import Completed
 from rflash_tuning.tune import report as reports
 from rflash_tuning.tune.apply import apply
 from rflash_tuning.tune.change import Allocation, Change, Plan, Request
@@ -36,11 +37,13 @@ _LIBC.ptrace.restype = ctypes.c_long
 PLACE = 2
 
 REQUEST = Request(role="server", target="iscsi", nics=("eth0",), tenants=3)
+CONFIG = "/etc/default/irqbalance"
 FILES = {
     "/proc/irq/40/smp_affinity_list": "0-3\n",
     "/proc/sys/net/core/rmem_max": "212992\n",
     "/sys/class/net/eth0/mtu": "1500\n",
-    "/etc/default/irqbalance": "# nothing\n",
+    CONFIG: "# nothing\n",
+    "/run/systemd/system/here": "",
 }
 
 
@@ -86,7 +89,7 @@ def passed_on(status: int) -> int:
 def plan(*values: str) -> Plan:
     affinity, buffers, mtu, config = values
     changes = (
-        Change(ConfigSetting("/etc/default/irqbalance"), None, config, "tuners", "", ""),
+        Change(ConfigSetting(CONFIG, "irqbalance"), None, config, "tuners", "", ""),
         Change(FileSetting("/sys/class/net/eth0/mtu", "number", "eth0"), None, int(mtu), "mtu", "", ""),
         Change(FileSetting("/proc/irq/40/smp_affinity_list", "cpulist"), None, affinity, "irqs", "", ""),
         Change(FileSetting("/proc/sys/net/core/rmem_max", "number"), None, int(buffers), "sysctls", "", ""),
@@ -97,6 +100,15 @@ def plan(*values: str) -> Plan:
 
 ONE = plan("2", "4194304", "9000", "one\n")
 TWO = plan("3", "8388608", "4000", "two\n")
+
+
+class Served(TreeSystem):
+    """With an irqbalance, which reads its configuration when it is restarted."""
+
+    def run(self, argv: list[str], timeout: float = 60) -> Completed:
+        assert argv == ["systemctl", "try-restart", "irqbalance.service"]
+        self.root.with_name("loaded").write_text(self.read(CONFIG))
+        return Completed(0, "")
 
 
 class Ground:
@@ -110,7 +122,7 @@ class Ground:
         shutil.rmtree(self.base / str(self.round), ignore_errors=True)
         self.round += 1
         place = self.base / str(self.round)
-        return TreeSystem.make(place / "root", FILES), place / "state"
+        return Served.make(place / "root", FILES), place / "state"
 
 
 @pytest.fixture
@@ -133,6 +145,8 @@ def settled(system: TreeSystem, state: Path, stop: int) -> None:
     found = {path: data for path, data in relative(system).items() if path not in ("/etc/machine-id", BOOT)}
     assert found == wanted, stop
     assert not load(state).active("boot-one"), stop
+    loaded = system.root.with_name("loaded")
+    assert not loaded.exists() or loaded.read_text() == FILES[CONFIG], f"{stop}: irqbalance runs with ours"
     again = revert(system, state)
     assert not [outcome for outcome in again.outcomes if outcome.outcome == reports.RESTORED], stop
 

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from rflash_tuning.errors import Unsupported
+from rflash_tuning.live import LiveSystem
 from rflash_tuning.system import Completed, System
 
 _DEFAULTS = {"/etc/machine-id": "0123456789abcdef\n", "/proc/sys/kernel/random/boot_id": "boot-one\n"}
 
 
 class TreeSystem(System):
-    """Every write is a rename."""
+    """Configuration files are replaced as on a real one."""
 
     live = True
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._live = LiveSystem(str(root))
         self.mutations: list[tuple[str, str | None]] = []
         self.refuse: dict[str, Exception] = {}  # path -> what a write raises
         self.ignore: set[str] = set()  # a write is taken and has no effect
@@ -83,10 +85,7 @@ class TreeSystem(System):
     def replace(self, path: str, text: str | None) -> None:
         if path in self.refuse:
             raise self.refuse[path]
-        if text is None:
-            self.at(path).unlink()
-        else:
-            self._put(path, text)
+        self._live.replace(path, text)
         self.mutations.append((path, text))
 
     def ethtool_set(self, nic: str, section: str, values: dict[str, Any]) -> None:
