@@ -3,8 +3,8 @@
 
 :What: The number of channels (``ethtool -L``) of each physical port: one queue
     for every CPU that owns connections, never more than CPUs that are online.
-    A larger number stays, since the table or the rules then use a part of it;
-    it is lowered only where the table can't be set.
+    Only raised: of more queues the table and the rules use a part, and the
+    interrupts of the others go to the same CPUs.
 :Why: A tenant needs a queue of its own before its interrupt can be placed.
 :Source: Flash Storage Disaggregation, section 4; Documentation/networking/scaling.rst.
 :Disruption: packets, or link with drivers that reset the port. Interrupts,
@@ -35,10 +35,7 @@ def _draw_port(draft: Draft, port: Nic, wanted: int) -> None:
     new = {}
     for kind in kinds:
         most = port.channels.get(f"{kind}-max") or present[kind]
-        target = min(wanted, most)
-        if present[kind] > target and _chooses_queues(port):
-            target = present[kind]
-        new[kind] = target
+        new[kind] = max(present[kind], min(wanted, most))
     if not all(new.values()):
         return
     draft.want(
@@ -50,8 +47,3 @@ def _draw_port(draft: Draft, port: Nic, wanted: int) -> None:
         disruption=draft.disruption(port),
         cuts_off=draft.disruption(port) == "link",
     )
-
-
-def _chooses_queues(port: Nic) -> bool:
-    """Can packets be kept off queues that are not used?"""
-    return port.rss is not None and bool(port.rss.table) and port.rss.table_settable
