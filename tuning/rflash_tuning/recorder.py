@@ -128,10 +128,15 @@ def tidy(tree: Tree, host: Host) -> None:
 def _tidy_processes(tree: Tree) -> None:
     if not tree.exists("/proc"):
         return
-    for name in [name for name in tree.listdir("/proc") if name.isdecimal()]:
-        process = tasks.parse(tree.files.get(f"/proc/{name}/stat"))
+    for name in tree.listdir("/proc"):
+        path = f"/proc/{name}"
+        if not name.isdecimal():
+            if path not in tree.files and not tree.is_dir(path):
+                tree.remove(path)  # of /proc/kcore and others only the name is known
+            continue
+        process = tasks.parse(tree.files.get(f"{path}/stat"))
         if process is None or not (tasks.wanted(process.name) or process.name in tuners.PROCESSES):
-            tree.remove(f"/proc/{name}")
+            tree.remove(path)
     for path in [path for path in tree.files if re.fullmatch(r"/proc/\d+/(task/\d+/)?stat", path)]:
         process = tasks.parse(tree.files[path])
         if process is not None:
