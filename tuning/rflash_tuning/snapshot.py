@@ -117,6 +117,7 @@ def record(system: System) -> Snapshot:
     """Everything that probe reads of a machine, and nothing else. Two records of the same state are equal."""
     recording = recorder.RecordingSystem(system)
     host = probe(recording)
+    recording.exists("/run/systemd/system")  # a rehearsal must know how services are restarted
     recorder.tidy(recording.tree, host)
     pids = {task.tid for task in host.tasks}
     return Snapshot(
