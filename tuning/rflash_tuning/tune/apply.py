@@ -84,6 +84,7 @@ def apply(
         try:
             _check_pending(journal)
             _compact(journal)
+            _check_plan(plan, journal)
             run = _Run(system, journal, max_disruption, confirm_within, progress, decode, lock.fd)
             run.prober = prober or (probe_path if system.live else None)
             with _held_signals() as stop:
@@ -99,6 +100,15 @@ def _check_pending(journal: Journal) -> None:
             "The last apply still waits for its confirm; run `rflash-tune confirm` to keep it or "
             "`rflash-tune revert` to put it back, then apply again. Nothing was changed."
         )
+
+
+def _check_plan(plan: Plan | Planner, journal: Journal) -> None:
+    """A plan has interrupts' and threads' numbers: it is of one host in one boot."""
+    if not isinstance(plan, Plan):
+        return
+    for what, mine in (("host_id", journal.state.host_id), ("boot_id", journal.boot_id)):
+        if plan.host.get(what, mine) != mine:
+            raise UsageError("That plan was made on another host or before a reboot; plan again. Nothing was changed.")
 
 
 def _compact(journal: Journal) -> None:
@@ -131,7 +141,8 @@ def _held_signals() -> Iterator[_Stop]:
         yield stop
     finally:
         for number, handler in former.items():
-            signal.signal(number, handler)
+            if handler is not None:  # None: one that is not Python's, and can't be put back from here
+                signal.signal(number, handler)
 
 
 class _Run:

@@ -29,6 +29,7 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rflash_tuning.errors import UsageError
 
@@ -51,6 +52,7 @@ _BISECTION_TRIES = 2
 _MOST_HOPS = 16
 _SLOWEST = 1.0  # seconds to wait for an answer
 _FASTEST = 0.1
+_BUDGET = 20.0  # seconds for finding out about a hole: an MTU that breaks the path must not stay for long
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,11 @@ def probe(address: str, size: int) -> Path:
     Takes a few round trips when all is well, some seconds for a black hole.
     Raises UsageError for an address that is none.
     """
-    family, target = _resolve(address)
+    family, sockaddr = _resolve(address)
     minimum = _MINIMUM[family]
     wanted = max(size, minimum)
     try:
-        with _Prober(family, target) as prober:
+        with _Prober(family, sockaddr) as prober:
             return _probe(prober, address, wanted, minimum)
     except PermissionError:
         return Path(address, wanted, False, trouble="that needs root")
@@ -138,13 +140,13 @@ def probe(address: str, size: int) -> Path:
         return Path(address, wanted, False, trouble=error.strerror or str(error))
 
 
-def _resolve(address: str) -> tuple[int, str]:
+def _resolve(address: str) -> tuple[int, tuple[Any, ...]]:
     try:
         found = socket.getaddrinfo(address, None, type=socket.SOCK_DGRAM)
     except OSError as error:
         raise UsageError(f"'{address}' is not an address of a host: {error.strerror or error}.") from error
-    family, _, _, _, target = found[0]
-    return family, target[0]
+    family, _, _, _, sockaddr = found[0]
+    return family, sockaddr
 
 
 def _probe(prober: _Prober, address: str, wanted: int, minimum: int) -> Path:
@@ -200,7 +202,7 @@ def _largest(prober: _Prober, passes: int, fails: int) -> int:
                 return size
             break
         fails = size
-    while fails - passes > 1:
+    while fails - passes > 1 and not prober.late():
         middle = (passes + fails) // 2
         if _whole(prober, middle):
             passes = middle
@@ -225,6 +227,8 @@ def _place(prober: _Prober, wanted: int, minimum: int) -> tuple[str, str]:
     """The last hop that a packet of that size reaches, and the next one that a small packet reaches."""
     last = ""
     for ttl in range(1, _MOST_HOPS + 1):
+        if prober.late():
+            break
         large = prober.echo(wanted, _BISECTION_TRIES, ttl)
         if large.kind == "expired":
             last = large.hop
@@ -240,9 +244,11 @@ def _place(prober: _Prober, wanted: int, minimum: int) -> tuple[str, str]:
 class _Prober:
     """The sockets towards one host."""
 
-    def __init__(self, family: int, target: str) -> None:
+    def __init__(self, family: int, sockaddr: tuple[Any, ...]) -> None:
+        """`sockaddr` as getaddrinfo gives it, the interface of a link-local address included."""
         self.family = family
-        self.target = target
+        self.target = str(sockaddr[0])
+        self._until = time.monotonic() + _BUDGET
         self._sequence = 0
         self._identity = os.getpid() & 0xFFFF
         self._wait = _SLOWEST
@@ -251,7 +257,7 @@ class _Prober:
         for one in (self._icmp, self._udp):
             _dont_fragment(one, family)
             one.setblocking(False)
-            one.connect((target, _CLOSED_PORT if one is self._udp else 0))
+            one.connect((sockaddr[0], _CLOSED_PORT if one is self._udp else 0, *sockaddr[2:]))
 
     def __enter__(self) -> _Prober:
         return self
@@ -259,6 +265,10 @@ class _Prober:
     def __exit__(self, *_: object) -> None:
         self._icmp.close()
         self._udp.close()
+
+    def late(self) -> bool:
+        """Is the time over? What is known by then has to do."""
+        return time.monotonic() > self._until
 
     def measure(self, size: int) -> bool:
         """Does the peer answer at all, and how fast? That sets how long to wait for others."""

@@ -314,6 +314,14 @@ def test_another_hosts_journal(machine: TreeSystem, state: Path, tmp_path: Path)
     assert not other.mutations
 
 
+@pytest.mark.parametrize("made_on", [{"host_id": "another"}, {"boot_id": "earlier"}])
+def test_a_plan_of_another_host_or_boot(machine: TreeSystem, state: Path, made_on: dict[str, str]) -> None:
+    stale = Plan(REQUEST, ALLOCATION, (change("/proc/sys/net/v0", "1"),), host=made_on)
+    with pytest.raises(UsageError, match="plan again"):
+        apply(machine, stale, state)
+    assert not machine.mutations
+
+
 def test_bad_words(machine: TreeSystem, state: Path) -> None:
     with pytest.raises(UsageError, match="is no disruption"):
         apply(machine, plan(), state, max_disruption="little")

@@ -149,7 +149,7 @@ def test_a_free_path_passes_quickly(net: Net, version: int) -> None:
     start = time.monotonic()
     found = within(space, FAR[version], 9000)
     assert found.passes and found.largest == 9000, found
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 15  # a hole is looked for longer, on a busy machine too
     assert found.sentence == f"Packets of 9000 bytes pass to {FAR[version]} and back."
 
 
