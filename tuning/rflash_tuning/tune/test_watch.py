@@ -327,6 +327,20 @@ def test_a_new_device_wakes_it(ground: Ground) -> None:
         os.close(writer)
 
 
+def test_a_costly_round_makes_the_next_one_later(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+
+    def wait(waker: Any, seconds: float) -> None:
+        waits.append(seconds)
+        waker.stopped = len(waits) == 2
+
+    costs = iter([0.01, 0.5])
+    monkeypatch.setattr(watching._Waker, "wait", wait)
+    monkeypatch.setattr(Watcher, "round", lambda _: watching.Round(None, next(costs)))
+    watch(ground.system, ground.planner, ground.state, probe=ground.probe)
+    assert waits == [5.0, 25.0]
+
+
 def test_which_uevents_concern_us() -> None:
     assert concerns_us(b"add@/devices/virtual/net/eth9\0ACTION=add\0SUBSYSTEM=net\0SEQNUM=1\0")
     assert not concerns_us(b"change@/devices/x\0ACTION=change\0SUBSYSTEM=power_supply\0")
