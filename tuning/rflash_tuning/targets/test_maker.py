@@ -17,7 +17,7 @@ from rflash_tuning.targets import lio, maker
 from rflash_tuning.targets.machine import Machine
 from rflash_tuning.targets.model import Allowed, Order
 from rflash_tuning.targets.record import Store
-from rflash_tuning.targets.simulated import DEVICE, Crash, Library, machine
+from rflash_tuning.targets.testbed import DEVICE, Crash, Library, machine
 
 MIB = 1 << 20
 IQN = "iqn.1993-08.org.debian:01:abc"
