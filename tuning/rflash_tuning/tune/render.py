@@ -165,12 +165,12 @@ def subject(setting: Setting, host: Host) -> tuple[int, str]:
 
 
 def subjects(plan: Plan, host: Host) -> list[tuple[str, list[Change]]]:
-    """The changes that can be made, by subject; within one, in the plan's order."""
+    """The changes that can be made, by subject; subjects of a rank, and changes of one, in the plan's order."""
     groups: dict[tuple[int, str], list[Change]] = {}
     for change in plan.changes:
         if not change.foreseen:
             groups.setdefault(subject(change.setting, host), []).append(change)
-    return [(title, groups[rank, title]) for rank, title in sorted(groups)]
+    return [(title, groups[rank, title]) for rank, title in sorted(groups, key=lambda group: group[0])]
 
 
 def _blocks(changes: list[Change], paint: Paint) -> list[str]:
