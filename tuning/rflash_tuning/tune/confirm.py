@@ -20,7 +20,6 @@ import os
 import signal
 import syslog
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from rflash_tuning import errors
@@ -44,7 +43,6 @@ DEFAULT_SECONDS = 60.0
 # An apply that still runs so long after the deadline hangs, on a terminal that nobody reads any more, say.
 GRACE_SECONDS = 30.0
 _POLL_SECONDS = 0.5
-_LOCK_SECONDS = 10.0
 _ATTEMPTS = 10
 _LOG = "confirm.log"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -70,7 +68,7 @@ def confirm(state_dir: str | Path, boot_id: str | None = None) -> Report:
     boot_id = Path(_BOOT_ID).read_text().strip() if boot_id is None else boot_id
     if not existing(directory):
         raise UsageError("No apply waits for a confirm.")
-    with _lock(directory):
+    with Lock(directory, create=False):
         state = load(directory)
         if state.pending is None:
             last = state.last
@@ -95,21 +93,6 @@ def confirm(state_dir: str | Path, boot_id: str | None = None) -> Report:
         finally:
             journal.close()
     return Report("confirm", errors.OK, "Confirmed: the changes stay until `rflash-tune revert`.")
-
-
-@contextlib.contextmanager
-def _lock(directory: Path) -> Iterator[None]:
-    """The lock, waiting a while for an apply's last steps. Raises UsageError."""
-    lock = Lock(directory, create=False)
-    until = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < until and not lock.take():
-        time.sleep(0.1)
-    if lock.fd < 0:
-        lock.__enter__()
-    try:
-        yield
-    finally:
-        lock.free()
 
 
 class Confirmation:

@@ -44,6 +44,8 @@ DEFAULT_DIRECTORY = "/var/lib/rflash/tune"
 VARIABLE = "RFLASH_TUNE_STATE"
 _FILE = "journal"
 _LOCK = "lock"
+# Seconds to wait for another rflash-tune: `watch` and the guard of a confirm have it for moments only.
+PATIENCE = 3.0
 # Rewritten without its dead lines when it has this many, and more than twice as many as live ones.
 _COMPACT_ABOVE = 64
 
@@ -283,8 +285,12 @@ class Lock:
         self.fd = -1
 
     def __enter__(self) -> Lock:
-        """Raises UsageError when another one is at work or the directory cannot be written."""
-        if not self.take():
+        """Raises UsageError when another one stays at work or the directory cannot be written."""
+        until = time.monotonic() + PATIENCE
+        while not self.take():
+            if time.monotonic() < until:
+                time.sleep(0.05)
+                continue
             raise UsageError(
                 f"Another rflash-tune{self._holder()} is at work in {self._directory}; nothing was changed. "
                 "Try again when it is done."

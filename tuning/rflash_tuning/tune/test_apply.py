@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from rflash_tuning import errors
 from rflash_tuning.errors import Unchangeable, Unsupported, UsageError
+from rflash_tuning.tune import apply as applying
 from rflash_tuning.tune import journal as journals
 from rflash_tuning.tune.apply import apply, order_mtus
 from rflash_tuning.tune.change import Allocation, Change, Plan, Request, Setting
@@ -239,12 +241,18 @@ def test_refused_channels_make_no_stage(machine: TreeSystem, state: Path) -> Non
 # What stands in its way
 
 
-def test_two_at_once(machine: TreeSystem, state: Path) -> None:
+def test_two_at_once(machine: TreeSystem, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "PATIENCE", 0.2)
     with Lock(state), pytest.raises(UsageError, match=rf"Another rflash-tune \(process {os.getpid()}\) is at work"):
         apply(machine, plan(change("/proc/sys/net/v0", "1")), state)
-    with Lock(state), pytest.raises(UsageError, match="Another rflash-tune"):
-        apply(machine, plan(change("/proc/sys/net/v0", "1")), state)
     assert not machine.mutations
+
+
+def test_another_one_for_a_moment_is_waited_for(machine: TreeSystem, state: Path) -> None:
+    lock = Lock(state)
+    assert lock.take()
+    threading.Timer(0.3, lock.free).start()
+    assert apply(machine, plan(change("/proc/sys/net/v0", "1")), state).status == errors.OK
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
@@ -434,6 +442,24 @@ def test_a_peer_that_answers_nothing_is_found_out_before_the_raise(tmp_path: Pat
     system, report, asked = peered(tmp_path, state, lambda size: NetworkPath("10.0.0.2", size, False))
     assert report.status == errors.FAILED and asked == [576] and not system.mutations
     assert "answers no echo" in report.message
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_link_that_bounces_gets_time(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    """Many drivers take the link down for a new MTU; for some seconds nobody answers."""
+    monkeypatch.setattr(applying, "_LINK_SECONDS", 0.5)
+    monkeypatch.setattr(applying, "_LINK_POLL_SECONDS", 0.01)
+    calls = {"n": 0}
+
+    def found(size: int) -> NetworkPath:
+        calls["n"] += 1
+        return NetworkPath("10.0.0.2", size, calls["n"] == 1 or (comes_back and calls["n"] > 5), size)
+
+    system, report, _ = peered(tmp_path, state, found)
+    assert report.status == (errors.OK if comes_back else errors.FAILED)
+    assert system.text("/sys/class/net/bond0.7/mtu") == ("9000" if comes_back else "1500")
 
 
 def test_without_a_peer_it_says_that_the_path_was_not_probed(tmp_path: Path, state: Path) -> None:

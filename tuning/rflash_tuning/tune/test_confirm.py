@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,6 +149,7 @@ def test_no_second_apply_before_the_confirm(machine: TreeSystem, state: Path) ->
     assert apply(machine, plan(cuts_off=False), state).status == errors.OK
 
 
+PACKAGE = Path(confirming.__file__).parents[1]
 PROGRAM = """
 import sys, os, time
 from pathlib import Path
@@ -166,10 +168,9 @@ time.sleep(1000)
 """
 
 
-def started(machine: TreeSystem, state: Path, hang: bool = False) -> subprocess.Popen[str]:
+def started(machine: TreeSystem, state: Path, hang: bool = False, package: Path = PACKAGE) -> subprocess.Popen[str]:
     """An apply in a process and a session of its own, as of a login, until it says something."""
-    path = str(Path(confirming.__file__).parents[2])
-    text = PROGRAM.format(path=path, root=str(machine.root), state=str(state), hang=hang)
+    text = PROGRAM.format(path=str(package.parent), root=str(machine.root), state=str(state), hang=hang)
     process = subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, start_new_session=True, bufsize=1
     )
@@ -189,6 +190,19 @@ def test_it_survives_its_session(machine: TreeSystem, state: Path, number: int) 
     assert process.stdout is not None
     process.stdout.close()
     os.killpg(process.pid, number)
+    process.wait()
+    until(lambda: machine.contents() == before, 15)
+    until(lambda: load(state).pending is None, 5)
+
+
+def test_it_survives_its_program_and_its_directory(machine: TreeSystem, state: Path, tmp_path: Path) -> None:
+    """As when they are on a file system that the change has cut off."""
+    package = tmp_path / "copy" / "rflash_tuning"
+    shutil.copytree(PACKAGE, package)
+    before = machine.contents()
+    process = started(machine, state, package=package)
+    shutil.rmtree(package.parent)
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     until(lambda: machine.contents() == before, 15)
     until(lambda: load(state).pending is None, 5)

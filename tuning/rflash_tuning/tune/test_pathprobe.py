@@ -171,6 +171,19 @@ def test_a_hole_behind_the_router_is_found_with_its_place_and_size(net: Net, ver
     assert "without a word" in found.sentence and ROUTER[version] in found.sentence
 
 
+def test_a_router_that_may_not_say_its_limit(net: Net) -> None:
+    """The commonest hole: somebody filters ICMP. Here the router drops all that it sends itself."""
+    space = line(net, router_far=1500, far=1500)
+    net.do(f"{net.prefix}ro", "ip", "rule", "add", "iif", "lo", "to", "10.77.1.1", "blackhole")
+    found = within(space, FAR[4], 9000)
+    assert found.silent and (found.largest, found.direction) == (1500, "there"), found
+    assert (found.hop, found.after) == ("", FAR[4])
+    assert found.sentence == (
+        "Packets above 1500 bytes are lost without a word on the way to 10.77.2.2, before 10.77.2.2; "
+        "1500 bytes still pass."
+    )
+
+
 def test_a_hole_before_the_first_router(net: Net) -> None:
     found = within(line(net, router_me=1500), FAR[4], 9000)
     assert found.silent and 1500 <= found.largest <= 1504, found
