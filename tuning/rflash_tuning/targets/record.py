@@ -102,15 +102,22 @@ class Store:
             raise UsageError(f"{path} is no record of rflash-target's: {error}") from error
 
     def all(self) -> list[Record]:
-        """By name."""
-        names = [name.removesuffix(".json") for name in self.system.names(self.directory) if name.endswith(".json")]
+        """By name. Raises UsageError when they can't be read."""
+        try:
+            found = self.system.listdir(self.directory)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UsageError(f"{self.directory} can't be read: {error.strerror}; this needs root") from error
+        names = [name.removesuffix(".json") for name in found if name.endswith(".json")]
         return [record for record in (self.load(name) for name in names) if record is not None]
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """One at a time. Raises UsageError when somebody else is at work, or we may not."""
         try:
-            os.makedirs(self.directory, mode=0o755, exist_ok=True)
+            # Records hold bytes of the devices, which are not everybody's to read.
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
             fd = os.open(f"{self.directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UsageError(f"{self.directory} can't be written: {error.strerror}; this needs root") from error
