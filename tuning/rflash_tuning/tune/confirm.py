@@ -219,6 +219,7 @@ class Guard:
         self._host_id = host_identity(system)
         self._state = load(directory, self._host_id)
         self._stamp: tuple[int, int] | None = None
+        self._readable = True
         self._hurry = False
 
     def run(self) -> int:
@@ -252,7 +253,9 @@ class Guard:
                 self._state = load(self._directory, self._host_id)
                 self._stamp = stamp
         except (OSError, UsageError) as error:
-            _log(f"the journal cannot be read now ({error}); going by what was read before")
+            if self._readable:
+                _log(f"the journal cannot be read now ({error}); going by what was read before")
+            self._readable = False
 
     def _put_back(self) -> Report:
         for attempt in range(_ATTEMPTS):

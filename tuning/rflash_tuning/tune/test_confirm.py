@@ -208,6 +208,16 @@ def test_it_survives_its_program_and_its_directory(machine: TreeSystem, state: P
     until(lambda: load(state).pending is None, 5)
 
 
+def test_it_survives_its_journal(machine: TreeSystem, state: Path) -> None:
+    """The file system with the state directory is gone: what the guard has read has to do."""
+    before = machine.contents()
+    apply(machine, plan(), state, confirm_within=3)
+    time.sleep(1.2)  # it reads the journal twice a second
+    shutil.rmtree(state)
+    until(lambda: machine.contents() == before, 20)
+    until(lambda: not guards(), 30)
+
+
 def test_an_apply_killed_half_way_is_put_back(machine: TreeSystem, state: Path) -> None:
     before = machine.contents()
     process = started(machine, state, hang=True)
