@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import re
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rflash_tuning.cpulist import format_list
@@ -15,9 +16,12 @@ from rflash_tuning.tune import options
 from rflash_tuning.tune.change import DISRUPTIONS, Change, Plan, Request, Setting
 from rflash_tuning.tune.coremap import core_map
 from rflash_tuning.tune.paint import Paint, columns
+from rflash_tuning.tune.script import stages
 
 SCHEMA = 1
 DISRUPTION_STYLE = {"none": "dim", "packets": "yellow", "link": "magenta", "target": "red"}
+# So many lines that differ by one number only become one.
+MANY = 4
 # How many lines of one kind that can't be changed are listed before they are counted.
 FORESEEN_LINES = 2
 
@@ -73,7 +77,7 @@ def counts(plan: Plan) -> dict[str, int]:
 
 
 def plan_table(plan: Plan, host: Host, paint: Paint, command: str = "rflash-tune apply") -> str:
-    """The plan as a diff. `command` is what would apply it, for the last line."""
+    """The plan as a diff. `command` is what would apply it, for the last line; "" for none."""
     lines = heading(plan.request, host, paint)
     lines += ["", *allocation(plan, host, paint), "", *core_map(host, plan.allocation, paint)]
     for title, changes in subjects(plan, host):
@@ -82,6 +86,8 @@ def plan_table(plan: Plan, host: Host, paint: Paint, command: str = "rflash-tune
     if foreseen:
         lines += ["", paint("Cannot be changed here", "bold"), *_foreseen(foreseen, paint)]
     notes = list(dict.fromkeys([*plan.allocation.warnings, *plan.warnings]))
+    if stages(plan)[1]:
+        notes.append("the driver makes its queues anew: what belongs to them is planned again once they are there")
     if notes:
         lines += ["", paint("Warnings", "bold")]
         for note in notes:
@@ -186,7 +192,8 @@ def _blocks(changes: list[Change], paint: Paint) -> list[str]:
         mark = paint(f"[{disruption}{', could cut you off' * cuts_off}]", DISRUPTION_STYLE[disruption])
         lines.append(f"  {paint(knob, 'cyan')} {mark}")
         lines += [paint(line, "dim") for line in paint.wrap(f"{reason} ({source})" if source else reason, "      ")]
-        lines += columns([_row(change, paint) for change in members if change.setting.kind != "config"], "    ")
+        rows = [_row(change) for change in members if change.setting.kind != "config"]
+        lines += columns([_painted(row, paint) for row in collapsed(rows)], "    ")
         for change in members:
             if change.setting.kind == "config":
                 lines += _file(change, paint)
@@ -200,11 +207,43 @@ def _for_any(change: Change) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(change.tenant)}(?![\w-])", "the tenant", change.reason)
 
 
-def _row(change: Change, paint: Paint) -> list[str]:
-    old, new = change.setting.show(change.old), change.setting.show(change.new)
+@dataclass(frozen=True)
+class Row:
+    """One line of a diff, before it is coloured."""
+
+    sign: str  # +, - or ~
+    label: str
+    old: str
+    new: str
+    tenant: str
+
+
+def _row(change: Change) -> Row:
     sign = "+" if change.old is None else "-" if change.new is None else "~"
-    diff = f"{paint(old, 'red')} → {paint(new, 'green')}"
-    return [paint(sign, "yellow"), change.setting.label(), diff, change.tenant]
+    show = change.setting.show
+    return Row(sign, change.setting.label(), show(change.old), show(change.new), change.tenant)
+
+
+def _painted(row: Row, paint: Paint) -> list[str]:
+    return [paint(row.sign, "yellow"), row.label, f"{paint(row.old, 'red')} → {paint(row.new, 'green')}", row.tenant]
+
+
+def collapsed(rows: list[Row]) -> list[Row]:
+    """Rows of which many differ by one number only ("cpu0 ...", "cpu1 ...") as one ("cpu0-1 ...")."""
+    groups: dict[Row, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(replace(row, label=re.sub(r"\d+", "#", row.label)), []).append(row)
+    made = []
+    for members in groups.values():
+        numbers = list(zip(*(re.findall(r"\d+", row.label) for row in members), strict=True))
+        varying = [place for place, found in enumerate(numbers) if len(set(found)) > 1]
+        if len(members) < MANY or len(varying) != 1:
+            made += members
+            continue
+        parts = re.split(r"(\d+)", members[0].label)
+        parts[2 * varying[0] + 1] = format_list(map(int, numbers[varying[0]]))
+        made.append(replace(members[0], label="".join(parts)))
+    return made
 
 
 def _file(change: Change, paint: Paint) -> list[str]:
@@ -266,6 +305,6 @@ def _summary(plan: Plan, paint: Paint, command: str) -> list[str]:
     if found["foreseen"]:
         words += f"; {found['foreseen']} cannot be changed"
     lines = [paint(words + ".", "bold")]
-    if total:
+    if total and command:
         lines.append(f"To do it: {command}")
     return lines

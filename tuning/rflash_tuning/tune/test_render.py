@@ -45,6 +45,19 @@ def test_reasons_that_differ_by_the_tenant_only_are_one():
     assert "t1's packets to t1's queue" in text
 
 
+def test_many_lines_that_differ_by_a_number_are_one():
+    rows = [render.Row("~", f"cpu{n} state3 disable", "0", "1", "") for n in (0, 1, 2, 5)]
+    assert [row.label for row in render.collapsed(rows)] == ["cpu0-2,5 state3 disable"]
+    assert render.collapsed(rows[:3]) == rows[:3]
+    others = [render.Row("~", f"rx-{n} interrupt {n + 40}", "0-3", "0", "") for n in range(4)]
+    assert render.collapsed(others) == others
+
+
+def test_new_queues_are_said_to_be_planned_again():
+    text = render.plan_table(testdata.plan(without_channels=False), testdata.host(), PLAIN)
+    assert "planned again once they are there" in text
+
+
 def test_a_configuration_file_is_shown_as_the_lines_that_differ():
     text = table()
     assert re.search(r"^ +\+ B=2$", text, re.MULTILINE)

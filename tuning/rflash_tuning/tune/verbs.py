@@ -109,7 +109,11 @@ def apply(arguments: Arguments, values: Values) -> int:
     paint = Paint.of(sys.stdout)
     talking = arguments.format == "table" and sys.stdin.isatty() and sys.stdout.isatty()
     if doable and talking and not arguments.yes and not rehearsal:
-        _print(render.plan_table(planned, case.host, paint))
+        _print(render.plan_table(planned, case.host, paint, command=""))
+        limit = values.get("max-disruption", MAX_DISRUPTION)
+        worse = sum(DISRUPTIONS.index(change.disruption) > DISRUPTIONS.index(limit) for change in doable)
+        if worse:
+            _print(f"{worse} of them are worse than --max-disruption {limit} and will be left alone.\n")
         _ask("Apply it?")
     with _state(arguments, rehearsal) as directory:
         report = applying.apply(
