@@ -27,7 +27,7 @@ FORESEEN_LINES = 2
 
 
 def change_json(change: Change) -> dict[str, Any]:
-    """One line of a plan; `old` and `new` as the machine has them, `shown` as people read them."""
+    """One line of a plan; `old` and `new` as the machine has them, `shown` as people read them, `undo` as shell."""
     return {
         "key": change.key,
         "label": change.setting.label(),
@@ -42,6 +42,7 @@ def change_json(change: Change) -> dict[str, Any]:
         "cuts_off": change.cuts_off,
         "tenant": change.tenant,
         "foreseen": change.foreseen,
+        "undo": [] if change.foreseen else change.setting.script(change.old),
     }
 
 
@@ -306,5 +307,5 @@ def _summary(plan: Plan, paint: Paint, command: str) -> list[str]:
         words += f"; {found['foreseen']} cannot be changed"
     lines = [paint(words + ".", "bold")]
     if total and command:
-        lines.append(f"To do it: {command}")
+        lines += [f"To do it: {command}", "To undo it: rflash-tune revert"]
     return lines

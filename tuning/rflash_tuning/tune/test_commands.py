@@ -144,7 +144,7 @@ def test_what_changes_a_machine_needs_root(run, monkeypatch, verb):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(verbs, "_case", lambda *_: verbs._Case(verbs.LiveSystem(), None, None))
     status, _, err = run(verb)
-    assert status == FAILED
+    assert status == USAGE
     assert err == f"rflash-tune: {verb} needs root: try sudo\n"
 
 

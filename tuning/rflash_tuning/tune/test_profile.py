@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
+import re
+from pathlib import Path
+
 import pytest
 
 from rflash_tuning.errors import UsageError
 from rflash_tuning.host.model import Tenant
+from rflash_tuning.knobs import table
 from rflash_tuning.tune import options, profile, testdata
 
 
@@ -67,6 +71,13 @@ def test_a_directory_is_no_profile(tmp_path):
 def test_all_shipped_profiles_load():
     for name in profile.names():
         assert profile.load(name)
+
+
+def test_the_example_loads_and_names_real_knobs():
+    path = Path(__file__).resolve().parents[3] / "packaging/config/tune.toml"
+    assert profile.load(str(path))["target"] == "iscsi"
+    skipped = re.search(r'# skip = \["([\w-]+)"\]', path.read_text())[1]
+    assert skipped in [knob.name for knob in table.knobs()]
 
 
 def test_a_request_takes_from_the_host_what_is_not_given():

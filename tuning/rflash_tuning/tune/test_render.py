@@ -70,7 +70,7 @@ def test_what_cannot_be_changed_and_warnings_come_last():
     assert "[unchangeable] nvme0n1 queue 1 interrupt 60" in last
     assert "two tenants share a link" in last
     assert "8 changes (disruption: 6 none, 1 packets, 1 link); 7 right already; 1 cannot be changed." in last
-    assert last.rstrip().endswith("To do it: rflash-tune apply --here")
+    assert last.rstrip().endswith("To do it: rflash-tune apply --here\nTo undo it: rflash-tune revert")
 
 
 def test_colours_only_when_asked_for():
@@ -132,6 +132,7 @@ def test_json_has_everything_and_survives():
                     "bus": "0000:01:00.0"},
         "old": 1500, "new": 9000, "shown": ["1500", "9000"], "knob": "mtu", "reason": "", "source": "",
         "disruption": "link", "cuts_off": True, "tenant": "", "foreseen": "",
+        "undo": ["echo 1500 > /sys/class/net/eth0/mtu"],
     }  # fmt: skip
 
 

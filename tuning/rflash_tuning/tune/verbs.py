@@ -293,7 +293,7 @@ def _state(arguments: Arguments, rehearsal: bool) -> Iterator[Path]:
 
 def _need_root(verb: str) -> None:
     if os.geteuid() != 0:
-        raise TuneError(f"{verb} needs root: try sudo")
+        raise UsageError(f"{verb} needs root: try sudo")
 
 
 def _ask(question: str) -> None:
