@@ -34,6 +34,7 @@ class Entry:
     kernel: str
     guests: int
     seconds: int
+    hardware: tuple[str, ...] = ()  # of the guest: options of tests/guest/run without the dashes, NAME=VALUE
 
     @property
     def name(self) -> str:
@@ -41,21 +42,25 @@ class Entry:
 
     def __str__(self) -> str:
         pair = ", two guests" if self.guests == 2 else ""
-        return f"{self.name} on {self.kernel}{pair}"
+        cards = [f", {word.partition('=')[2]}" for word in self.hardware if word.startswith("nic=")]
+        return f"{self.name} on {self.kernel}{pair}{''.join(cards)}"
 
 
 def plan(text: str, directory: str = "tests/selftests") -> list[Entry]:
-    """Entries of a plan: script, kernels, guests, time limit in seconds."""
+    """Entries of a plan: script, kernels, guests, time limit in seconds, hardware."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        good = len(words) == 4 and words[2] in ("1", "2") and words[3].isdigit()
-        if not good:
-            raise ValueError(f"plan line {number}: should be SCRIPT KERNELS 1|2 SECONDS, is '{line.strip()}'")
+        good = len(words) in (4, 5) and words[2] in ("1", "2") and words[3].isdigit()
+        hardware = tuple(words[4].split(",")) if len(words) == 5 else ()
+        if not good or not all(re.fullmatch(r"[a-z-]+=\w+", word) for word in hardware):
+            raise ValueError(
+                f"plan line {number}: should be SCRIPT KERNELS 1|2 SECONDS [NAME=VALUE,...], is '{line.strip()}'"
+            )
         for kernel in words[1].split(","):
-            entries.append(Entry(f"{directory}/{words[0]}", kernel, int(words[2]), int(words[3])))
+            entries.append(Entry(f"{directory}/{words[0]}", kernel, int(words[2]), int(words[3]), hardware))
     return entries
 
 
@@ -75,17 +80,21 @@ class Batch:
         return self.entries[0].guests
 
     @property
+    def hardware(self) -> tuple[str, ...]:
+        return self.entries[0].hardware
+
+    @property
     def seconds(self) -> int:
         return sum(e.seconds for e in self.entries)
 
 
 def batches(entries: list[Entry]) -> list[Batch]:
-    """Share the scripts out: per kernel and number of guests, the longest first."""
-    groups: dict[tuple[str, int], list[Entry]] = {}
+    """Share the scripts out: per kernel, number of guests and hardware, the longest first."""
+    groups: dict[tuple[str, int, tuple[str, ...]], list[Entry]] = {}
     for entry in entries:
-        groups.setdefault((entry.kernel, entry.guests), []).append(entry)
+        groups.setdefault((entry.kernel, entry.guests, entry.hardware), []).append(entry)
     result = []
-    for (_, guests), group in groups.items():
+    for (_, guests, _), group in groups.items():
         shares = [Batch([]) for _ in range(BATCHES if guests == 1 and len(group) > 3 else 1)]
         for entry in sorted(group, key=lambda e: -e.seconds):
             min(shares, key=lambda b: b.seconds).entries.append(entry)
@@ -229,6 +238,9 @@ class Runner:
                    "--timeout", str(batch.seconds + 60)]  # fmt: skip
         if batch.guests == 2:
             command += ["--server", "--env", "RFLASH_TARGETS=server"]
+        for word in batch.hardware:
+            name, _, value = word.partition("=")
+            command += [f"--{name}", value]
         command += ["--", "tests/check/batch.sh", *(f"{e.script}:{e.seconds}" for e in batch.entries)]
         entries = {e.name: e for e in batch.entries}
         text: list[str] = []

@@ -30,7 +30,17 @@ def test_plan():
     ]
 
 
-@pytest.mark.parametrize("line", ["a.sh 6.12 1", "a.sh 6.12 3 100", "a.sh 6.12 1 soon"])
+def test_plan_with_hardware():
+    first, second = guests.plan("t.sh 6.12 2 200 smp=6,nic=igb\nt.sh 6.12 2 200 nic-queues=6\n")
+    assert first.hardware == ("smp=6", "nic=igb")
+    assert (str(first), str(second)) == ("t.sh on 6.12, two guests, igb", "t.sh on 6.12, two guests")
+    # Each needs a guest of its own.
+    assert sorted(len(b.entries) for b in guests.batches([first, second])) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "line", ["a.sh 6.12 1", "a.sh 6.12 3 100", "a.sh 6.12 1 soon", "a.sh 6.12 1 9 igb", "a.sh 6.12 1 9 nic=igb more"]
+)
 def test_plan_refuses(line):
     with pytest.raises(ValueError, match="plan line 1: should be"):
         guests.plan(line)
