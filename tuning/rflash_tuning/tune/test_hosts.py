@@ -22,6 +22,7 @@ from rflash_tuning.tune.pathprobe import Path as NetworkPath
 from rflash_tuning.tune.report import Report
 from rflash_tuning.tune.revert import revert
 from rflash_tuning.tune.verify import verify
+from rflash_tuning.tune.watch import Watcher
 
 HOSTS = Path(__file__).resolve().parents[3] / "tests" / "fixtures" / "hosts"
 CASES = {
@@ -93,6 +94,42 @@ def test_apply_again_verify_and_revert(name: str, state: Path) -> None:
     report = revert(system, state)
     assert report.status == errors.OK, report
     assert state_of(system) == before
+
+
+@pytest.mark.parametrize("path", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
+def test_there_and_back_on_every_host(path: Path, state: Path) -> None:
+    system = SnapshotSystem(Snapshot.load(str(path)))
+    before = state_of(system)
+    host = probe(system)
+    below = {lower for nic in host.nics for lower in nic.lowers}
+    tops = [nic for nic in host.nics if nic.name not in below and nic.kind != "loopback"] or list(host.nics)
+    nic = max(tops, key=lambda nic: len(nic.queues))
+    kind = host.tenants[0].kind if host.tenants else "iscsi"
+    request = Request("server", kind, (nic.name,), 6)
+    assert tune(system, request, state).status in (errors.OK, errors.PARTIAL)
+    assert [change for change in planner.plan(probe(system), request).changes if not change.foreseen] == []
+    assert verify(system, state).status == errors.OK
+    assert revert(system, state).status == errors.OK
+    assert state_of(system) == before
+
+
+def test_watch_puts_right_what_irqbalance_moved(state: Path) -> None:
+    snapshot, request = load("paper")
+    system = SnapshotSystem(snapshot)
+    before = state_of(system)
+    watcher = Watcher(system, lambda host: planner.plan(host, request), state, "target")
+    first = watcher.round().report
+    assert first is not None and first.counts()["changed"] > 5
+    assert watcher.round().report is None
+    moved = next(one for one in first.outcomes if one.outcome == "changed" and one.key.startswith("irq "))
+    number = moved.key.split()[1]
+    wanted = system.text(f"/proc/irq/{number}/smp_affinity_list")
+    system.write(f"/proc/irq/{number}/smp_affinity_list", "0-5" if wanted != "0-5" else "1")
+    second = watcher.round().report
+    assert second is not None and second.counts() == {"changed": 1}
+    assert second.notes[0].startswith(f"Drifted: {moved.label}. irqbalance is active here")
+    assert system.text(f"/proc/irq/{number}/smp_affinity_list") == wanted
+    assert revert(system, state).status == errors.OK and state_of(system) == before
 
 
 def places(snapshot: Snapshot, request: Request, state: Path) -> list[int]:

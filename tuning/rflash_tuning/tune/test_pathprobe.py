@@ -73,6 +73,8 @@ class Net:
 
 @pytest.fixture
 def net() -> Iterator[Net]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root for network namespaces")
     made = Net()
     try:
         try:
@@ -140,7 +142,6 @@ def _setns(fd: int) -> None:
 
 FAR = {4: "10.77.2.2", 6: "fd77:2::2"}
 ROUTER = {4: "10.77.1.2", 6: "fd77:1::2"}
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")
 
 
 @pytest.mark.parametrize("version", [4, 6])
