@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -37,6 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command line; returns the exit status. Errors are one sentence on stderr."""
+    _make_streams_safe()
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except TuneError as error:
@@ -54,6 +56,16 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("RFLASH_DEBUG") == "1":
             traceback.print_exc()
         return _say(f"a bug of ours: {type(error).__name__}: {error}; RFLASH_DEBUG=1 shows where", FAILED)
+
+
+def _make_streams_safe() -> None:
+    """Have somewhere to print to, whatever the caller closed, and whatever the terminal's encoding lacks."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _say(text: str, status: int) -> int:

@@ -254,3 +254,22 @@ def test_a_reader_that_leaves_is_no_failure():
     command = f"{plan} | head -n 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [(">&-", OK, ""), ("2>&-", OK, ""), ("<&-", OK, ""), (">/dev/full", FAILED, "no space left on device")],
+)
+def test_streams_that_are_closed_or_full(redirection, status, said):
+    command = f"{sys.executable} {TREE}/tuning/rflash-tune knobs {redirection}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stderr == (f"rflash-tune: {said}\n" if said else "")
+
+
+def test_an_encoding_that_lacks_our_signs():
+    command = [sys.executable, str(TREE / "tuning/rflash-tune"), "plan", *PAPER, "--tenants", "6"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert done.stdout.isascii()
+    assert b"->" in done.stdout

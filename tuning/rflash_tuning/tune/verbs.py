@@ -329,4 +329,4 @@ def _print(text: str) -> None:
 
 
 def _json(document: dict[str, Any]) -> None:
-    _print(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    _print(json.dumps(document, indent=2) + "\n")
