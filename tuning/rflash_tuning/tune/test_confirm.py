@@ -77,9 +77,9 @@ def until(condition: Callable[[], Any], seconds: float) -> None:
 
 def test_unconfirmed_it_is_put_back(machine: TreeSystem, state: Path) -> None:
     before = machine.contents()
-    report = apply(machine, plan(), state, confirm_within=1)
-    assert report.status == errors.UNCONFIRMED and report.confirm_within == 1
-    assert "Run `rflash-tune confirm` within 1 s" in report.message
+    report = apply(machine, plan(), state, confirm_within=3)
+    assert report.status == errors.UNCONFIRMED and report.confirm_within == 3
+    assert "Run `rflash-tune confirm` within 3 s" in report.message
     assert machine.text(VALUE) == "1"
     assert status(machine, state).status == errors.UNCONFIRMED
     until(lambda: machine.contents() == before, 15)
@@ -90,11 +90,11 @@ def test_unconfirmed_it_is_put_back(machine: TreeSystem, state: Path) -> None:
 
 
 def test_confirmed_it_stays_and_the_guard_ends(machine: TreeSystem, state: Path) -> None:
-    apply(machine, plan(), state, confirm_within=2)
+    apply(machine, plan(), state, confirm_within=4)
     assert len(guards()) == 1
     assert confirm(state, BOOT).status == errors.OK
     until(lambda: not guards(), 5)
-    time.sleep(2)
+    time.sleep(4)
     assert machine.text(VALUE) == "1" and machine.read(CONFIG) == "ours\n"
     revert(machine, state)
     assert machine.text(VALUE) == "0"
@@ -103,7 +103,7 @@ def test_confirmed_it_stays_and_the_guard_ends(machine: TreeSystem, state: Path)
 def test_only_the_unconfirmed_apply_is_put_back(machine: TreeSystem, state: Path) -> None:
     apply(machine, plan(cuts_off=False), state)
     more = Change(FileSetting("/proc/sys/net/v0"), None, "5", "k", "", "", cuts_off=True)
-    apply(machine, Plan(REQUEST, plan().allocation, (more,)), state, confirm_within=1)
+    apply(machine, Plan(REQUEST, plan().allocation, (more,)), state, confirm_within=3)
     assert machine.text(VALUE) == "5"
     until(lambda: machine.text(VALUE) == "1", 15)
     assert machine.read(CONFIG) == "ours\n"
@@ -162,7 +162,7 @@ def progress(outcome):
     print(outcome.key, flush=True)
     if {hang}:
         time.sleep(1000)
-apply(TreeSystem(Path({root!r})), plan(), {state!r}, confirm_within=1, progress=progress)
+apply(TreeSystem(Path({root!r})), plan(), {state!r}, confirm_within=3, progress=progress)
 print("applied", flush=True)
 time.sleep(1000)
 """

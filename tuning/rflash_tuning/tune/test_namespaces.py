@@ -28,16 +28,20 @@ from rflash_tuning.live import LiveSystem
 from rflash_tuning.tune.apply import apply
 from rflash_tuning.tune.change import Allocation, Change, Plan, Request
 from rflash_tuning.tune.revert import revert
-from rflash_tuning.tune.settings import FileSetting
+from rflash_tuning.tune.settings import EthtoolSetting, FileSetting
 what, state, peer, within = sys.argv[1:]
 system = LiveSystem()
 def mtu(nic):
     return Change(FileSetting(f"/sys/class/net/{nic}/mtu", "number", nic), 1500, 9000, "mtu", "", "", "link", True)
+OFFLOAD = "tx-tcp-segmentation"
+def offload(nic):
+    setting = EthtoolSetting(nic, "", "features", (OFFLOAD,))
+    return Change(setting, {OFFLOAD: True}, {OFFLOAD: False}, "offloads", "", "", "packets", True)
 request = Request("server", "iscsi", ("near",), 1, peers=(peer,) if peer != "-" else ())
 if what == "revert":
     report = revert(system, state)
 else:
-    plan = Plan(request, Allocation("", "", "", (), ()), (mtu("near"),))
+    plan = Plan(request, Allocation("", "", "", (), ()), (mtu("near") if what == "mtu" else offload("near"),))
     report = apply(system, plan, state, confirm_within=float(within))
 print(json.dumps(report.to_json()))
 """
@@ -75,7 +79,7 @@ def mtu(space: str, nic: str = "near") -> int:
 
 def test_an_mtu_that_the_path_passes_stays(net: Net, tmp_path: Path) -> None:
     space = line(net, me=1500)
-    report = run(space, "apply", tmp_path, FAR[4])
+    report = run(space, "mtu", tmp_path, FAR[4])
     assert report["status"] == errors.OK, report
     assert report["notes"] == [f"Packets of 9000 bytes pass to {FAR[4]} and back."] and mtu(space) == 9000
     assert run(space, "revert", tmp_path)["status"] == errors.OK and mtu(space) == 1500
@@ -85,7 +89,7 @@ def test_an_mtu_that_the_path_passes_stays(net: Net, tmp_path: Path) -> None:
 def test_an_mtu_that_it_does_not_is_taken_back_at_once(net: Net, tmp_path: Path, limits: dict[str, int]) -> None:
     space = line(net, me=1500, **limits)
     start = time.monotonic()
-    report = run(space, "apply", tmp_path, FAR[4])
+    report = run(space, "mtu", tmp_path, FAR[4])
     assert report["status"] == errors.FAILED and mtu(space) == 1500, report
     assert "10.77.1.2" in report["message"] and report["message"].endswith("The host is as it was.")
     assert ("without a word" in report["message"]) == ("router_far" not in limits)
@@ -95,9 +99,38 @@ def test_an_mtu_that_it_does_not_is_taken_back_at_once(net: Net, tmp_path: Path,
 def test_an_unconfirmed_mtu_goes_back_by_itself(net: Net, tmp_path: Path) -> None:
     """The guard works inside the namespace after its apply has ended."""
     space = line(net, me=1500)
-    report = run(space, "apply", tmp_path, within=1)
+    report = run(space, "mtu", tmp_path, within=5)
     assert report["status"] == errors.UNCONFIRMED and mtu(space) == 9000
     end = time.monotonic() + 20
     while mtu(space) != 1500:
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def segments(space: str) -> bool:
+    """As the kernel says it: the device sends TCP segments of any size."""
+    done = subprocess.run(
+        ["ip", "netns", "exec", space, sys.executable, "-c", SEGMENTS],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TUNING)},
+        check=True,
+    )
+    return done.stdout.strip() == "True"
+
+
+SEGMENTS = """
+from rflash_tuning.live import LiveSystem
+print(LiveSystem().ethtool("near", "features")["tx-tcp-segmentation"]["active"])
+"""
+
+
+def test_the_guard_speaks_netlink_with_sockets_of_its_own(net: Net, tmp_path: Path) -> None:
+    space = line(net)
+    assert segments(space)
+    report = run(space, "offload", tmp_path, within=8)
+    assert report["status"] == errors.UNCONFIRMED and not segments(space), report
+    end = time.monotonic() + 40
+    while not segments(space):
+        assert time.monotonic() < end, (tmp_path / "confirm.log").read_text()
+        time.sleep(0.2)
