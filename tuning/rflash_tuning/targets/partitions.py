@@ -89,6 +89,8 @@ class PartitionTable(Step):
                 now = machine.sectors.read(path, 0, len(head)), machine.sectors.read(path, end, len(tail))
                 if now != (head, tail):
                     self._refuse_foreign(machine, path)
+                    # EBUSY while somebody has a partition open, and then nothing may be written.
+                    machine.sectors.reread(fd)
                     # The copy first: a table that is torn here is still found by its head.
                     machine.sectors.write(fd, end, tail)
                     machine.sectors.write(fd, 0, head)

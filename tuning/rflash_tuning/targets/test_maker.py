@@ -333,6 +333,19 @@ def test_sessions_and_mounts_keep_a_target(box: Machine, store: Store) -> None:
     maker.delete(box, store, "", force=True)
 
 
+def test_an_open_partition_keeps_the_table(box: Machine, store: Store) -> None:
+    before = state(box)
+    maker.create(box, store, order())
+    table = digest(box)
+    box.sectors.opened = True
+    with pytest.raises(TuneError, match="/dev/nvme0n1 is in use, so its partitions stay"):
+        maker.delete(box, store, "")
+    assert digest(box) == table
+    box.sectors.opened = False
+    maker.delete(box, store, "")
+    assert state(box) == before
+
+
 def test_two_creates_side_by_side(box: Machine, store: Store) -> None:
     record = maker.create(box, store, order(tenants=2))
     with pytest.raises(UsageError, match=r"t2 is there already, of nvmet-tcp-t1 .* --first 3"):

@@ -256,7 +256,8 @@ class SimulatedSystem(System):
 class SimulatedSectors(Sectors):
     def __init__(self, system: SimulatedSystem, bomb: Bomb):
         self.system, self.bomb = system, bomb
-        self.busy = False
+        self.busy = False  # the device is claimed
+        self.opened = False  # a partition is open
 
     def is_device(self, path: str) -> bool:
         return path.startswith("/dev/") and self.system.exists(path)
@@ -278,6 +279,8 @@ class SimulatedSectors(Sectors):
         super().write(fd, offset, data)
 
     def reread(self, fd: int) -> None:
+        if self.opened:
+            raise OSError(errno.EBUSY, "Device or resource busy")
         self.system.partitions()
 
 
