@@ -28,7 +28,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rflash_tuning.errors import UsageError
@@ -167,17 +167,10 @@ def _limited(prober: _Prober, address: str, wanted: int, minimum: int, answer: _
     """Somebody said what it takes. Is that so, and is it all?"""
     limit = max(min(answer.limit or minimum, wanted - 1), minimum)
     again = prober.echo(limit, _TRIES)
-    if again.kind == "reply" and again.fragment is not None and again.fragment < limit:
-        limit = again.fragment
-    elif again.kind == "limit":  # a narrower hop behind the first
-        return (
-            _limited(prober, address, limit, minimum, again)
-            if limit > minimum
-            else _hole(prober, address, limit, minimum)
-        )
-    elif again.kind != "reply":
-        limit = _largest(prober, minimum, limit)
-    return Path(address, wanted, True, limit, answer.hop, answer.limit, "there")
+    if again.kind == "limit" and limit > minimum:  # a narrower hop behind the first
+        return replace(_limited(prober, address, limit, minimum, again), wanted=wanted)
+    largest = (again.fragment or limit) if again.kind == "reply" else _largest(prober, minimum, limit)
+    return Path(address, wanted, True, largest, answer.hop, answer.limit, "there")
 
 
 def _hole(prober: _Prober, address: str, wanted: int, minimum: int) -> Path:

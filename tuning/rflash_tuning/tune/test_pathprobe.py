@@ -172,6 +172,18 @@ def test_a_hole_behind_the_router_is_found_with_its_place_and_size(net: Net, ver
     assert "without a word" in found.sentence and ROUTER[version] in found.sentence
 
 
+def test_a_hole_behind_a_hop_that_says_its_limit(net: Net) -> None:
+    found = within(line(net, router_far=4000, far=1500), FAR[4], 9000)
+    assert not found.passes and (found.hop, found.limit) == (ROUTER[4], 4000), found
+    assert 1500 <= found.largest <= 1504
+
+
+def test_the_narrowest_of_two_limits_is_told(net: Net) -> None:
+    """Our own device's, then the router's behind it."""
+    found = within(line(net, me=4000, router_far=1500, far=1500), FAR[4], 9000)
+    assert (found.hop, found.limit, found.largest, found.wanted) == (ROUTER[4], 1500, 1500, 9000), found
+
+
 def test_a_router_that_may_not_say_its_limit(net: Net) -> None:
     """The commonest hole: somebody filters ICMP. Here the router drops all that it sends itself."""
     space = line(net, router_far=1500, far=1500)
