@@ -3,8 +3,9 @@
 
 A value that reads right is not written. A change that this host does not
 allow is an outcome, not an error. A change that fails puts back everything of
-this apply, in reverse order. A change of channels makes interrupts anew, so
-the host is probed and planned again after it (a stage).
+this apply, in reverse order. A change of channels makes interrupts anew, and
+another tuner goes on until it is told not to, so the host is probed and planned
+again after these (a stage).
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class _Run:
         for number in range(ROUNDS):
             plan = planner(probe(self.system))
             changes = [change for change in plan.changes if not self._settled(change)]
-            last = self._last_channels(changes) if number < ROUNDS - 1 else None
+            last = self._last_upheaval(changes) if number < ROUNDS - 1 else None
             self._execute(plan, changes if last is None else changes[: last + 1])
             if last is None:
                 return
@@ -211,12 +212,18 @@ class _Run:
         before = self.outcomes.get(change.key)
         return before is not None and before.outcome in (report.UNCHANGEABLE, report.UNSUPPORTED, report.REFUSED)
 
-    def _last_channels(self, changes: list[Change]) -> int | None:
-        """The place of the last change that makes queues anew."""
+    def _last_upheaval(self, changes: list[Change]) -> int | None:
+        """The place of the last change after which the host has to be looked at again.
+
+        New queues have new interrupts. And before a tuner lets go of an
+        interrupt it may move one that was right when the plan was made.
+        """
         places = [
             place
             for place, change in enumerate(changes)
-            if change.setting.kind == "channels" and not change.foreseen and not self._too_disruptive(change)
+            if change.setting.kind in ("channels", "config")
+            and not change.foreseen
+            and not self._too_disruptive(change)
         ]
         return places[-1] if places else None
 

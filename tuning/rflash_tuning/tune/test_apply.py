@@ -184,6 +184,11 @@ class Channels(FileSetting):
     kind: ClassVar[str] = "channels"
 
 
+@dataclass(frozen=True)
+class Tuner(FileSetting):
+    kind: ClassVar[str] = "config"
+
+
 def decode(data: dict[str, Any]) -> Setting:
     values = {key: value for key, value in data.items() if key != "kind"}
     return (Channels if data["kind"] == "channels" else FileSetting)(**values)
@@ -210,6 +215,23 @@ def test_stages_plan_again_after_channels(machine: TreeSystem, state: Path) -> N
     assert machine.text("/proc/sys/net/v2") == "of four queues"
     revert(machine, state, decode=decode)
     assert machine.contents() == before
+
+
+def test_what_a_tuner_moves_before_it_lets_go_is_planned_again(machine: TreeSystem, state: Path) -> None:
+    """Right when the plan was made, and wrong when the tuner was told to leave it alone."""
+    interrupt = "/proc/sys/net/v1"
+    config = Change(Tuner("/proc/sys/net/v0"), "0", "ban", "irqbalance", "", "")
+
+    def planner(round_number: int) -> Plan:
+        if round_number == 0:
+            machine.write(interrupt, "moved")
+            return plan(config)
+        return plan() if machine.text(interrupt) == "placed" else plan(change(interrupt, "placed"))
+
+    machine.write(interrupt, "placed")
+    rounds = iter(range(9))
+    apply(machine, planner, state, probe=lambda _: next(rounds), decode=decode)
+    assert machine.text(interrupt) == "placed"
 
 
 def test_stages_end(machine: TreeSystem, state: Path) -> None:
