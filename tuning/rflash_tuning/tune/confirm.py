@@ -201,6 +201,7 @@ def _leave_session() -> None:
     for path, text in (
         ("/sys/fs/cgroup/cgroup.procs", "0"),
         ("/sys/fs/cgroup/systemd/cgroup.procs", "0"),
+        ("/sys/fs/cgroup/unified/cgroup.procs", "0"),
         ("/proc/self/oom_score_adj", "-1000"),
     ):
         with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:

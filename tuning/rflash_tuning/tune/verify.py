@@ -190,7 +190,10 @@ def _sentence(state: State, boot_id: str, left: float | None, checked: Report) -
             )
         if left > 0:
             return f"An apply of {count(len(targets), 'value')} waits for `rflash-tune confirm`."
-        return "An apply was not confirmed in time and is about to be put back."
+        return (
+            "An apply was not confirmed in time and is about to be put back; "
+            "where that does not happen, run `rflash-tune revert --unconfirmed`."
+        )
     if not targets:
         return checked.message
     if state.unfinished(boot_id):
