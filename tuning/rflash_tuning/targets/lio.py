@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -44,10 +45,12 @@ def library() -> Any:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """rtslib's errors as ours."""
+    """rtslib's errors as ours, without its warnings: it has one for each time that dbroot can't be set any more."""
     failure = library().RTSLibError
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     except failure as error:
         raise TuneError(f"LIO refuses it: {reason(error)}") from error
 
@@ -107,7 +110,14 @@ class Backstore(Step):
                    for hba in machine.configfs.directories("target/core"))  # fmt: skip
 
     def script(self) -> list[str]:
-        return [f"targetcli /backstores/block create name={self.name} dev={shlex.quote(self.device)} wwn={self.serial}"]
+        device = shlex.quote(self.device)
+        return [
+            f"mkdir -p {self._path}",
+            f"printf %s udev_path={device} > {self._path}/control",
+            f"printf %s {device} > {self._path}/udev_path",
+            f"printf %s 1 > {self._path}/enable",
+            f"printf %s {self.serial} > {self._path}/wwn/vpd_unit_serial",
+        ]
 
 
 @dataclass(frozen=True)
@@ -170,19 +180,19 @@ class Target(Step):
         return text
 
     def script(self) -> list[str]:
-        target = f"/iscsi/{self.iqn}"
-        group = f"{target}/tpg1"
-        values = " ".join(f"{name}={value}" for name, value in attributes(self.allowed))
-        lines = [
-            f"targetcli /iscsi create {self.iqn}",
-            f"targetcli {group}/portals delete 0.0.0.0 3260 || true  # what targetcli adds by itself",
-            f"targetcli {group} set attribute {values}",
-            f"targetcli {group}/luns create /backstores/block/{self.backstore} 0 add_mapped_luns=false",
+        group = f"{self._path}/tpgt_1"
+        lun = f"{group}/lun/lun_0"
+        lines = [f"mkdir {self._path}", f"mkdir {group}"]
+        lines += [f"printf %s {value} > {group}/attrib/{name}" for name, value in attributes(self.allowed)]
+        lines += [
+            f"mkdir {lun}",
+            f'ln -s "$PWD"/target/core/{PLUGIN}_{self.index}/{self.backstore} {lun}/{self.tenant}',
         ]
         for host in self.allowed:
-            lines += [f"targetcli {group}/acls create {host} add_mapped_luns=false",
-                      f"targetcli {group}/acls/{host} create 0 0"]  # fmt: skip
-        return [*lines, f"targetcli {group}/portals create {self._portal.rpartition(':')[0]} {self.port}"]
+            acl = f"{group}/acls/{host}"
+            lines += [f"mkdir {acl}", f"mkdir {acl}/lun_0", f'ln -s "$PWD"/{lun} {acl}/lun_0/default',
+                      f"printf %s 0 > {acl}/lun_0/write_protect"]  # fmt: skip
+        return [*lines, f"mkdir {shlex.quote(f'{group}/np/{self._portal}')}", f"printf %s 1 > {group}/enable"]
 
 
 @dataclass(frozen=True)
@@ -229,6 +239,9 @@ class Lio(Adapter):
         # LIO keeps reservations below it, and the library refuses to work without.
         with contextlib.suppress(PermissionError):
             os.makedirs(getattr(root, "_preferred_dbroot", "/etc/target"), exist_ok=True)
+        # Which it tells the kernel, as targetcli does; that works before the first backstore only.
+        with _errors():
+            root()
 
     def names_taken(self, machine: Machine, tenants: Sequence[Tenant]) -> str:
         configfs = machine.configfs

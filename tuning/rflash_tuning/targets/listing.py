@@ -89,13 +89,9 @@ def script(record: Record) -> list[str]:
     before = [step for step in record.steps if isinstance(step, PartitionTable)]
     for step in before:
         lines += step.script()
-    if found.configfs and record.order.kind != "iscsi":
+    if found.configfs:
         lines += ["cd /sys/kernel/config"]
-    if record.order.kind == "iscsi":
-        # targetcli makes what these steps make by hand.
-        after = [step for step in record.steps if step.kind.startswith("lio-")]
-    else:
-        after = [step for step in record.steps if step not in before]
+    after = [step for step in record.steps if step not in before]
     for step in after:
         lines += step.script()
     return lines

@@ -109,6 +109,7 @@ def _rdma_peers(machine: Machine, tenant: Tenant) -> int | None:
     if not isinstance(listed, list):
         return None
     # [{"ifname": "rxe0", "state": "CONNECT", "ps": "TCP", "comm": "nvmet_rdma",
-    #   "src-addr": "10.9.0.1", "src-port": 4420, "dst-addr": "10.9.0.1", "dst-port": 47261}]
-    return len({item.get("dst-addr") for item in listed
-                if item.get("state") == "CONNECT" and str(item.get("src-port")) == str(tenant.port)})  # fmt: skip
+    #   "src-addr": "10.9.0.1:4420", "dst-addr": "10.9.0.1:54777"}, ...]: one for each queue
+    return len({str(item.get("dst-addr")).rpartition(":")[0] for item in listed
+                if item.get("state") == "CONNECT"
+                and str(item.get("src-addr")).rpartition(":")[2] == str(tenant.port)})  # fmt: skip

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rflash_tuning.system import Completed
 from rflash_tuning.targets import addresses, commands, lio
 from rflash_tuning.targets.machine import Machine
+from rflash_tuning.targets.model import Tenant
+from rflash_tuning.targets.nvmet import Nvmet
 from rflash_tuning.targets.testbed import DEVICE, Library, machine
 
 needs_sfdisk = pytest.mark.skipif(
@@ -92,7 +95,7 @@ def test_script_is_shell_and_changes_nothing(box: Machine, capsys: pytest.Captur
         assert text.count("ln -s") == 3
         assert "printf %s 4422 > nvmet/ports/4422/addr_trsvcid" in text
     if kind == "iscsi":
-        assert text.count("/portals create 10.0.0.1 326") == 3
+        assert text.count("/np/10.0.0.1:326") == 3
 
 
 @pytest.mark.parametrize(
@@ -153,3 +156,22 @@ def test_addresses_of_both_families(box: Machine) -> None:
     assert addresses.taken(box.system, "10.0.0.1", 4420)
     assert not addresses.taken(box.system, "10.0.0.1", 4421)
     assert addresses.peers(box.system, 4421) == {"10.0.0.2"}
+
+
+def test_sessions_over_rdma(box: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As rdma(8) of iproute2 6.15 prints them."""
+    queue = {"ifindex": 0, "ifname": "rxe0", "qp-type": "RC", "state": "CONNECT", "ps": "TCP", "comm": "nvmet_rdma"}
+    listed = [
+        {"ifname": "rxe0", "state": "LISTEN", "ps": "TCP", "comm": "nvmet_rdma", "src-addr": "10.0.0.1:4421"},
+        {**queue, "src-addr": "10.0.0.1:4421", "dst-addr": "10.0.0.2:54777"},
+        {**queue, "src-addr": "10.0.0.1:4421", "dst-addr": "10.0.0.2:54778"},
+        {**queue, "src-addr": "10.0.0.1:4421", "dst-addr": "10.0.0.3:1111"},
+        {**queue, "src-addr": "10.0.0.1:4422", "dst-addr": "10.0.0.3:1112"},
+    ]
+    found = Nvmet("rdma")
+    tenant = Tenant("t2", "nvmet-rdma", "nqn", "10.0.0.1", 4421, "/dev/x", 1, "", "")
+    for output, count in ((json.dumps(listed), 2), ("[]", 0), ("nonsense", None), ("{}", None)):
+        monkeypatch.setattr(box.system, "run", lambda argv, output=output: Completed(0, output))
+        assert found.sessions(box, tenant) == count
+    monkeypatch.setattr(box.system, "run", lambda argv: Completed(1, ""))
+    assert found.sessions(box, tenant) is None
