@@ -21,7 +21,7 @@ from typing import Any
 
 from rflash_tuning import archive
 from rflash_tuning.errors import OK, TuneError, UsageError
-from rflash_tuning.host import codec
+from rflash_tuning.host import codec, threads
 from rflash_tuning.host.model import Host
 from rflash_tuning.host.probe import probe
 from rflash_tuning.knobs import table as knobtable
@@ -123,6 +123,7 @@ def apply(arguments: Arguments, values: Values) -> int:
             values.get("max-disruption", MAX_DISRUPTION),
             0 if rehearsal else values.get("confirm-within"),
             _progress(paint) if talking else None,
+            probe=_look,
         )
     return _report(report, arguments, told=talking)
 
@@ -215,6 +216,7 @@ def watch(arguments: Arguments, values: Values) -> int:
         values.get("max-disruption", MAX_DISRUPTION),
         once=arguments.once,
         tell=tell,
+        probe=_look,
     )
 
 
@@ -264,8 +266,14 @@ def _case(arguments: Arguments, values: Values) -> _Case:
         system, host = _captured(arguments.snapshot, arguments.verb)
     else:
         system = LiveSystem()
-        host = probe(system)
+        host = _look(system)
     return _Case(system, host, options.request(host, values))
+
+
+def _look(system: System) -> Host:
+    """The host; of a live one also which threads serve whom, for two seconds where only their load tells."""
+    host = probe(system)
+    return threads.resolve(system, host) if system.live else host
 
 
 def _captured(path: str, verb: str) -> tuple[System, Host]:
