@@ -5,10 +5,11 @@
     for one tenant, it is equal over the queues in use. Without flow rules the
     key is set to one that copies the low bits of the tenant's TCP port into
     the table's index, and each tenant's entries are given to its queues, those
-    of connections to come as well. Where the key can't be set (igb), or with
-    IPv6, the hash of every established connection is computed and its entry
+    of connections to come as well. Where the key can't be set (igb), with IPv6,
+    and on a tenant's host with virtio-net, the hash of every established connection is computed and its entry
     given to a queue of its tenant's; ``rflash-tune watch`` looks again after a
-    login. RSS contexts are not used: they need flow rules as well, and with
+    login. virtio-net of some kernels gives its device a key that is one byte
+    late, so tables for it are right with either. RSS contexts are not used: they need flow rules as well, and with
     those a queue per tenant is enough.
 :Why: nvmet-tcp works where packets arrive; for LIO and rflashd it saves a
     wake-up on another core. A key that is not random lets who may open
@@ -57,7 +58,8 @@ def _by_port(draft: Draft, port: Nic) -> bool:
     if not (port.rss.key_settable and port.rss.key) or None in ports or steering.has_ipv6(draft):
         return False
     size = len(port.rss.table)
-    found = port_key(ports, size, len(port.rss.key) // 2, server=draft.request.role == "server")
+    server, shifts = draft.request.role == "server", steering.key_shifts(port)
+    found = port_key(ports, size, len(port.rss.key) // 2, server=server, shifts=shifts)
     if found is None:
         return False
     table = port_table(found, draft.queues(port), size, draft.used_queues(port))
@@ -75,14 +77,15 @@ def _by_connection(draft: Draft, port: Nic) -> None:
         )
         _equal(draft, port)
         return
-    size, total = len(port.rss.table), draft.used_queues(port)
+    size, total, shifts = len(port.rss.table), draft.used_queues(port), steering.key_shifts(port)
     key = present = steering.hash_key(draft, port)
     if port.rss.key_settable and port.rss.key:
-        key = search_key(flows, size, len(key), key)
-    new: dict[str, object] = {"table": steer_table(key, flows, dict(enumerate(draft.queues(port))), size, total)}
+        key = search_key(flows, size, len(key), key, shifts)
+    queues = dict(enumerate(draft.queues(port)))
+    new: dict[str, object] = {"table": steer_table(key, flows, queues, size, total, shifts)}
     if key != present:
         new["key"] = key.hex()
-    left = collisions(key, flows, size)
+    left = collisions(key, flows, size, shifts)
     if left:
         draft.warn(f"{port.name}: {left} of {len(flows)} connections share a table entry with another tenant's")
     reason = f"by hash, each of the {len(flows)} connections to its tenant's queue (+6 to +11 % with several tenants)"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rflash_tuning.host.model import Connection, Nic
 from rflash_tuning.knobs.draft import Draft
 from rflash_tuning.tune.allocation import STEERED
-from rflash_tuning.tune.toeplitz import Flow
+from rflash_tuning.tune.toeplitz import EXACT, Flow
 
 # Drivers whose flow rules know Ethernet types and VLANs but no TCP ports
 # (igb_add_ethtool_nfc_entry, igc_ethtool_add_nfc_rule).
@@ -21,6 +21,11 @@ NO_PORT_RULES = ("igb", "igc")
 KERNEL_KEY = ("igb", "igc")
 # Drivers whose emulation takes a table and ignores it; a hypervisor's may not.
 TABLE_UNSURE = ("vmxnet3",)
+# By how many bytes a key may reach the device late. virtio_net of some kernels
+# (measured with 6.12.107) puts a byte of padding before it, by a flexible array
+# that is not where its structure ends; the device then hashes with that byte
+# and the key without its last one. What is shown is the key as it was given.
+LATE_KEYS = {"virtio_net": (0, 1)}
 KERNEL_KEY_FILE = "/proc/sys/net/core/netdev_rss_key"
 MOST_RULES = 128  # connections that get a rule each; a choice below the smallest table known (ixgbe's 2 K)
 
@@ -79,6 +84,11 @@ def hash_key(draft: Draft, port: Nic) -> bytes:
         return bytes.fromhex(text.replace(":", ""))
     except ValueError:
         return b""
+
+
+def key_shifts(port: Nic) -> tuple[int, ...]:
+    """By how many bytes the key may come late; tables are made for all of them."""
+    return LATE_KEYS.get(port.driver, EXACT)
 
 
 def by_connection(draft: Draft) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 KEY_TRIES = 256  # keys looked at before the best so far is taken; a choice
+EXACT = (0,)  # a device hashes with the key that it was given
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,14 @@ def _bits(size: int) -> int:
     return size.bit_length() - 1 if size & (size - 1) == 0 else 32
 
 
-def collisions(key: bytes, flows: Iterable[Flow], size: int) -> int:
+def effective(key: bytes, shifts: Sequence[int]) -> list[bytes]:
+    """The keys that a device may hash with when it was given this one, by how many bytes it may come late."""
+    return [bytes(shift) + key[: len(key) - shift] for shift in shifts]
+
+
+def collisions(key: bytes, flows: Iterable[Flow], size: int, shifts: Sequence[int] = EXACT) -> int:
     """How many flows meet an entry that another owner's flow came to first."""
-    return _collisions(key, _packets(flows), size)
+    return _collisions(key, _packets(flows), size, shifts)
 
 
 def _packets(flows: Iterable[Flow]) -> list[tuple[int, int, int]]:
@@ -96,30 +102,32 @@ def _packets(flows: Iterable[Flow]) -> list[tuple[int, int, int]]:
     return [(owner, len(data), int.from_bytes(data, "big")) for owner, data in packed]
 
 
-def _collisions(key: bytes, packets: list[tuple[int, int, int]], size: int) -> int:
-    windows = {length: _windows(key, length, _bits(size)) for length in {length for _, length, _ in packets}}
+def _collisions(key: bytes, packets: list[tuple[int, int, int]], size: int, shifts: Sequence[int]) -> int:
+    lengths = {length for _, length, _ in packets}
     owners: dict[int, int] = {}
     found = 0
-    for owner, length, number in packets:
-        if owners.setdefault(_hash(windows[length], number) % size, owner) != owner:
-            found += 1
+    for one in effective(key, shifts):
+        windows = {length: _windows(one, length, _bits(size)) for length in lengths}
+        for owner, length, number in packets:
+            if owners.setdefault(_hash(windows[length], number) % size, owner) != owner:
+                found += 1
     return found
 
 
-def search_key(flows: Sequence[Flow], size: int, length: int, present: bytes) -> bytes:
+def search_key(flows: Sequence[Flow], size: int, length: int, present: bytes, shifts: Sequence[int] = EXACT) -> bytes:
     """A key that keeps owners apart, or the one of KEY_TRIES with fewest collisions.
 
     The present key when it is as good as any. Deterministic: the same flows
     give the same key.
     """
     packets = _packets(flows)
-    best, fewest = present, _collisions(present, packets, size)
+    best, fewest = present, _collisions(present, packets, size, shifts)
     seed = hashlib.sha256(repr(packets).encode()).digest()
     for number in range(KEY_TRIES):
         if fewest == 0:
             break
         candidate = hashlib.shake_128(seed + number.to_bytes(4, "big")).digest(length)
-        found = _collisions(candidate, packets, size)
+        found = _collisions(candidate, packets, size, shifts)
         if found < fewest:
             best, fewest = candidate, found
     return best
@@ -133,8 +141,10 @@ class PortKey:
     entries: tuple[tuple[int, ...], ...]  # by tenant; consecutive ones are met by neighbouring ports of the other side
 
 
-def port_key(ports: Sequence[int], size: int, length: int, *, server: bool) -> PortKey | None:
-    """A key for IPv4 by which tenants are told apart by their ports; None where the table is too small for it.
+def port_key(
+    ports: Sequence[int], size: int, length: int, *, server: bool, shifts: Sequence[int] = EXACT
+) -> PortKey | None:
+    """A key for IPv4 by which tenants are told apart by their ports; None where that can't be had.
 
     `ports` are the tenants', which are this host's on a server and the other
     side's on a tenant's host. As many of their low bits as tell them apart
@@ -144,26 +154,45 @@ def port_key(ports: Sequence[int], size: int, length: int, *, server: bool) -> P
     Bit b of the index is the parity of the packet's bits p - b - 1 for each
     bit p of the key (counted from the end of what is hashed, where this host's
     port has bits 0 to 15 and the other side's 16 to 31). One bit of the key
-    selects the tenant's port, the other one the port that spreads; what else
-    they select is the same for all connections of a tenant's.
+    selects the tenant's port, another one the port that spreads; what else
+    they select is the same for all connections of a tenant's. For a key that
+    may come late the first bit is there twice, so that one of the two is in
+    place; on a tenant's host the other one would select what must not be.
     """
     bits = size.bit_length() - 1
     apart = next((n for n in range(17) if len({port % (1 << n) for port in ports}) == len(ports)), 17)
-    spread = bits - apart
-    if size != 1 << bits or spread < 0 or length < 16:
+    if size != 1 << bits or length < 16 or (len(shifts) > 1 and not server):
         return None
-    selected = 1 << bits if server else 1 << 16 + bits
+    # With more bits for the tenants there are fewer entries, which are easier to keep apart.
+    for spread in range(bits - apart, -1, -1):
+        key = _port_bits(bits, spread, server, shifts).to_bytes(16, "big") + bytes(length - 16)
+        entries = _port_entries(key, ports, bits, spread, server, shifts)
+        every = [at for mine in entries for at in mine]
+        if len(set(every)) == len(every):
+            return PortKey(key, entries)
+    return None
+
+
+def _port_bits(bits: int, spread: int, server: bool, shifts: Sequence[int]) -> int:
+    selected = 0
+    for shift in shifts:
+        selected |= 1 << bits + 8 * shift if server else 1 << 16 + bits
     if spread:
         selected |= 1 << 16 + spread if server else 1 << spread
-    key = selected.to_bytes(16, "big") + bytes(length - 16)
-    windows = _windows(key, 12, bits)
+    return selected
+
+
+def _port_entries(
+    key: bytes, ports: Sequence[int], bits: int, spread: int, server: bool, shifts: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Every entry that a tenant's connections can meet, whatever the other port is and whenever the key comes."""
+    windows = [_windows(one, 12, bits) for one in effective(key, shifts)]
+    others = [_rotated(number, spread) for number in range(1 << spread)]
     entries = []
     for port in ports:
-        others = [_rotated(number, spread) for number in range(1 << spread)]
         packets = [other << 16 | port if server else port << 16 | other for other in others]
-        entries.append(tuple(_hash(windows, packet) for packet in packets))
-    every = [at for mine in entries for at in mine]
-    return PortKey(key, tuple(entries)) if len(set(every)) == len(every) else None
+        entries.append(tuple(dict.fromkeys(_hash(one, packet) for one in windows for packet in packets)))
+    return tuple(entries)
 
 
 def _rotated(number: int, bits: int) -> int:
@@ -181,7 +210,12 @@ def port_table(found: PortKey, queues: Sequence[Sequence[int]], size: int, total
 
 
 def steer_table(
-    key: bytes, flows: Iterable[Flow], queues: dict[int, Sequence[int]], size: int, total: int
+    key: bytes,
+    flows: Iterable[Flow],
+    queues: dict[int, Sequence[int]],
+    size: int,
+    total: int,
+    shifts: Sequence[int] = EXACT,
 ) -> list[int]:
     """A table in which each flow meets a queue of its owner's.
 
@@ -190,15 +224,15 @@ def steer_table(
     meet at an entry, the first keeps it.
     """
     table = [at % total for at in range(size)]
+    keys = effective(key, shifts)
     taken: set[int] = set()
     turns: dict[int, int] = {}
     for flow in flows:
-        at = entry(key, flow, size)
-        if at in taken or not queues[flow.owner]:
+        free = [at for at in (entry(one, flow, size) for one in keys) if at not in taken]
+        if not free or not queues[flow.owner]:
             continue
-        taken.add(at)
-        mine = queues[flow.owner]
-        turn = turns.get(flow.owner, 0)
-        table[at] = mine[turn % len(mine)]
-        turns[flow.owner] = turn + 1
+        taken.update(free)
+        turn = turns[flow.owner] = turns.get(flow.owner, -1) + 1
+        for at in free:
+            table[at] = queues[flow.owner][turn % len(queues[flow.owner])]
     return table
