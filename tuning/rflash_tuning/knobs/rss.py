@@ -6,10 +6,11 @@
     key is set to one that copies the low bits of the tenant's TCP port into
     the table's index, and each tenant's entries are given to its queues, those
     of connections to come as well. Where the key can't be set (igb), with IPv6,
-    and on a tenant's host with virtio-net, the hash of every established connection is computed and its entry
-    given to a queue of its tenant's; ``rflash-tune watch`` looks again after a
-    login. virtio-net of some kernels gives its device a key that is one byte
-    late, so tables for it are right with either. RSS contexts are not used: they need flow rules as well, and with
+    and on a tenant's host with virtio-net, the hash of every established
+    connection is computed and its entry given to a queue of its tenant's;
+    ``rflash-tune watch`` looks again after a login. virtio-net of some kernels
+    gives its device a key that is one byte late, so its tables are right with
+    either. RSS contexts are not used: they need flow rules as well, and with
     those a queue per tenant is enough.
 :Why: nvmet-tcp works where packets arrive; for LIO and rflashd it saves a
     wake-up on another core. A key that is not random lets who may open
