@@ -155,7 +155,7 @@ class Target(Step):
             storage = lib.BlockStorageObject(self.backstore, index=self.index)
             lun = lib.LUN(group, 0, storage_object=storage, alias=self.tenant)
             for host in self.allowed:
-                lib.MappedLUN(lib.NodeACL(group, host, mode="create"), 0, lun, write_protect=False)
+                lib.MappedLUN(lib.NodeACL(group, host, mode="create"), 0, lun, write_protect=False, alias="default")
             lib.NetworkPortal(group, self._portal.rpartition(":")[0], self.port, mode="create")
             # From here on the tenant can log in.
             group.enable = True

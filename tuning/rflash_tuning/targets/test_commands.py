@@ -7,7 +7,9 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from rflash_tuning.targets import addresses, commands, lio
 from rflash_tuning.targets.machine import Machine
 from rflash_tuning.targets.model import Tenant
 from rflash_tuning.targets.nvmet import Nvmet
-from rflash_tuning.targets.testbed import DEVICE, Library, machine
+from rflash_tuning.targets.testbed import DEVICE, MEMORY, Library, machine
 
 needs_sfdisk = pytest.mark.skipif(
     not (shutil.which("sfdisk") and shutil.which("wipefs")),
@@ -27,11 +29,12 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "rflash-target"
 
 
 @pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    found = machine(tmp_path / "disk.img")
-    monkeypatch.setattr(lio, "library", lambda: Library(found.configfs))
-    monkeypatch.setenv("RFLASH_TARGET_STATE", str(tmp_path / "state"))
-    return found
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        found = machine(Path(directory) / "disk.img")
+        monkeypatch.setattr(lio, "library", lambda: Library(found.configfs))
+        monkeypatch.setenv("RFLASH_TARGET_STATE", str(tmp_path / "state"))
+        yield found
 
 
 def create(box: Machine, kind: str, *options: str, tenants: str = "3") -> int:

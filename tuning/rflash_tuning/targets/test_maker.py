@@ -7,6 +7,8 @@ import errno
 import hashlib
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from rflash_tuning.targets import lio, maker
 from rflash_tuning.targets.machine import Machine
 from rflash_tuning.targets.model import Allowed, Order
 from rflash_tuning.targets.record import Store
-from rflash_tuning.targets.testbed import DEVICE, Crash, Library, machine
+from rflash_tuning.targets.testbed import DEVICE, MEMORY, Crash, Library, machine
 
 MIB = 1 << 20
 IQN = "iqn.1993-08.org.debian:01:abc"
@@ -29,10 +31,11 @@ pytestmark = needs_sfdisk
 
 
 @pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    found = machine(tmp_path / "disk.img")
-    monkeypatch.setattr(lio, "library", lambda: Library(found.configfs))
-    return found
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        found = machine(Path(directory) / "disk.img")
+        monkeypatch.setattr(lio, "library", lambda: Library(found.configfs))
+        yield found
 
 
 @pytest.fixture
@@ -100,7 +103,7 @@ def test_what_was_in_the_tables_place_comes_back(box: Machine, store: Store) -> 
 
 
 def crash_points(box: Machine, store: Store, kind: str) -> int:
-    maker.create(box, store, order(kind, allowed=(Allowed(IQN if kind == "iscsi" else NQN),)))
+    maker.create(box, store, order(kind, 2, allowed=(Allowed(IQN if kind == "iscsi" else NQN),)))
     count = box.configfs.bomb.count
     maker.delete(box, store, "")
     return count
@@ -116,7 +119,7 @@ def test_kill_anywhere_then_delete(box: Machine, store: Store, kind: str) -> Non
     for at in range(1, total + 1):
         bomb.count, bomb.at = 0, at
         with pytest.raises(Crash):
-            maker.create(box, store, order(kind, allowed=(Allowed(IQN if kind == "iscsi" else NQN),)))
+            maker.create(box, store, order(kind, 2, allowed=(Allowed(IQN if kind == "iscsi" else NQN),)))
         bomb.at = -1
         if store.all():
             maker.delete(box, store, "")
@@ -131,7 +134,7 @@ def test_kill_during_delete_then_delete(box: Machine, store: Store, kind: str) -
     while True:
         at += 1
         bomb.at = -1
-        maker.create(box, store, order(kind))
+        maker.create(box, store, order(kind, 2))
         bomb.count, bomb.at = 0, at
         try:
             maker.delete(box, store, "")
