@@ -17,7 +17,7 @@ export RFLASH_TARGET_STATE=$STATE/target
 ADDR=10.9.0.1
 
 disk=$(backing_null rdma 8) || die "no null_blk device"
-undo "$TARGET" --state-dir "$RFLASH_TARGET_STATE" delete --all --force
+undo eval "$TARGET --state-dir $RFLASH_TARGET_STATE delete --all --force >/dev/null"
 modprobe -a rdma_rxe nvme-rdma nvmet-rdma dummy && ip link add rft-rdma type dummy && undo ip link del rft-rdma &&
 	ip addr add $ADDR/24 dev rft-rdma && ip link set rft-rdma mtu 4200 up &&
 	rdma link add rft-rxe type rxe netdev rft-rdma && undo rdma link delete rft-rxe || die "no soft-RoCE"

@@ -25,7 +25,7 @@ ADDR=127.0.0.1
 ME=iqn.2026-11.org.rflash.test:initiator
 
 disk=$(backing_null target 8) || die "no null_blk device"
-undo "$TARGET" --state-dir "$RFLASH_TARGET_STATE" delete --all --force
+undo eval "$TARGET --state-dir $RFLASH_TARGET_STATE delete --all --force >/dev/null"
 nvmet_load && modprobe -a nvmet-tcp nvme-tcp target_core_iblock iscsi_target_mod iscsi_tcp sd_mod ||
 	die "no modules"
 
