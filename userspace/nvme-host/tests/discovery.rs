@@ -201,7 +201,7 @@ impl Target {
 
     fn log_page(&mut self, sqe: &Sqe) -> std::io::Result<()> {
         let len = sqe.sgl.length.get() as usize;
-        let offset = (u64::from(sqe.cdw13.get()) << 32 | u64::from(sqe.cdw12.get())) as usize;
+        let offset = ((u64::from(sqe.cdw13.get()) << 32) | u64::from(sqe.cdw12.get())) as usize;
         if offset == 0 && self.changes > 0 {
             self.changes -= 1;
             self.genctr += 1;

@@ -229,7 +229,7 @@ impl Sqe {
         }
         let dwords = len / 4 - 1;
         let mut sqe = Sqe::new(admin::GET_LOG_PAGE, 0, len);
-        sqe.cdw10 = U32::new(u32::from(lid) | (dwords & 0xffff) << 16);
+        sqe.cdw10 = U32::new(u32::from(lid) | ((dwords & 0xffff) << 16));
         sqe.cdw11 = U32::new(dwords >> 16);
         sqe.cdw12 = U32::new(offset as u32);
         sqe.cdw13 = U32::new((offset >> 32) as u32);
@@ -245,7 +245,7 @@ impl Sqe {
         let n = u32::from(queues.saturating_sub(1));
         let mut sqe = Sqe::new(admin::SET_FEATURES, 0, 0);
         sqe.cdw10 = U32::new(feature::NUMBER_OF_QUEUES.into());
-        sqe.cdw11 = U32::new(n | n << 16);
+        sqe.cdw11 = U32::new(n | (n << 16));
         sqe
     }
 
@@ -286,7 +286,7 @@ impl Sqe {
 
     /// First block of Read, Write or Write Zeroes.
     pub fn lba(&self) -> u64 {
-        u64::from(self.cdw11.get()) << 32 | u64::from(self.cdw10.get())
+        (u64::from(self.cdw11.get()) << 32) | u64::from(self.cdw10.get())
     }
 
     /// Number of blocks of Read, Write or Write Zeroes.

@@ -28,7 +28,7 @@ pub mod property {
 }
 
 /// CC: enable, NVM command set, round robin, 64-byte SQEs, 16-byte CQEs.
-pub const CC_ENABLE: u64 = 1 | 6 << 16 | 4 << 20;
+pub const CC_ENABLE: u64 = 1 | (6 << 16) | (4 << 20);
 pub const CC_SHUTDOWN_NORMAL: u64 = 1 << 14;
 pub const CSTS_READY: u64 = 1;
 pub const CSTS_FATAL: u64 = 1 << 1;

@@ -692,7 +692,7 @@ impl IcResp {
 
     /// A host must get exactly the digests it asked for.
     pub fn check_against(&self, asked: &IcReq) -> Result<(), WireError> {
-        let bits = |header, data| u8::from(header) | u8::from(data) << 1;
+        let bits = |header, data| u8::from(header) | (u8::from(data) << 1);
         let got = bits(self.hdr_digest, self.data_digest);
         let want = bits(asked.hdr_digest, asked.data_digest);
         if got != want {

@@ -123,8 +123,8 @@ fn random_uuid() -> io::Result<[u8; 16]> {
     io::Read::read_exact(&mut fs::File::open(RANDOM)?, &mut bytes)?;
     // Version 4, the variant of RFC 4122.
     let v = u128::from_be_bytes(bytes);
-    let v = v & !(0xf << 76) | 4 << 76;
-    let v = v & !(3 << 62) | 2 << 62;
+    let v = (v & !(0xf << 76)) | (4 << 76);
+    let v = (v & !(3 << 62)) | (2 << 62);
     Ok(v.to_be_bytes())
 }
 

@@ -28,7 +28,7 @@ pub fn run(system: &System, args: &ConnectArgs) -> Result<(), Error> {
 pub fn device_paths(controller: &Controller) -> String {
     let devices = controller.namespaces.iter();
     devices
-        .map(|ns| format!("/dev/{}\n", ns.device()))
+        .flat_map(|ns| ["/dev/".to_owned(), ns.device(), "\n".to_owned()])
         .collect()
 }
 
