@@ -78,6 +78,8 @@ PATTERNS: tuple[str, ...] = (
     "/etc/irqbalance.env",
     "/etc/conf.d/irqbalance",
     "/etc/tuned/active_profile",
+    "/etc/rflash/rflashd.toml",
+    "/etc/rflash/rflashd.d/*.toml",
     "/sys/module/pcie_aspm/parameters/policy",
     "/sys/kernel/mm/transparent_hugepage/enabled",
 )

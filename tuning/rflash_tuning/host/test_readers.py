@@ -277,6 +277,11 @@ def test_connections_of_tenants_ports_are_read_of_both_families() -> None:
 # Files
 
 
+def test_rflashds_files_are_read_for_its_knob() -> None:
+    texts = {"/etc/rflash/rflashd.toml": "a", "/etc/rflash/rflashd.d/t1.toml": "b", "/etc/rflash/rflashd.d/t1.old": "c"}
+    assert sorted(files.read(machine(texts))) == ["/etc/rflash/rflashd.d/t1.toml", "/etc/rflash/rflashd.toml"]
+
+
 def test_files_of_the_table_are_read_and_no_others() -> None:
     texts = {
         "/proc/sys/net/core/busy_poll": "0\n",
