@@ -12,6 +12,7 @@ from typing import Any
 
 from rflash_tuning import ethtool
 from rflash_tuning.cpulist import format_list
+from rflash_tuning.durable import sync_directory
 from rflash_tuning.errors import Unchangeable
 from rflash_tuning.host import tasks
 from rflash_tuning.system import Completed, System
@@ -80,7 +81,7 @@ class LiveSystem(System):
                     os.unlink(name)
         else:
             _put(real, text.encode("utf-8", "surrogateescape"))
-        _sync_directory(directory)
+        sync_directory(directory)
 
     def ethtool_set(self, nic: str, section: str, values: dict[str, Any]) -> None:
         self._ethtool.set(nic, section, values)
@@ -144,11 +145,3 @@ def _put(real: str, content: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-
-
-def _sync_directory(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -19,6 +19,7 @@ from rflash_tuning.host.model import (
     Tenant,
     Tuner,
 )
+from rflash_tuning.snapshot import Snapshot, SnapshotSystem
 
 # Driver -> what it calls its vectors, control vectors included, for queues 0 and 1 of eth0 at 0000:03:00.0.
 VECTORS = {
@@ -163,3 +164,13 @@ def host(driver: str = "ice", **more: object) -> Host:
         "files": {"/etc/default/irqbalance": "OPTIONS="},
     }
     return Host(**(known | more))  # type: ignore[arg-type]
+
+
+def machine(texts: dict[str, str], links: dict[str, str] | None = None) -> SnapshotSystem:
+    """A machine with these files and symbolic links, and nothing else."""
+    snapshot = Snapshot()
+    for path, target in (links or {}).items():
+        snapshot.tree.link(path, target)
+    for path, text in texts.items():
+        snapshot.tree.put(path, text)
+    return SnapshotSystem(snapshot)

@@ -9,19 +9,10 @@ from rflash_tuning.errors import Unsupported
 from rflash_tuning.host import connections, cpus, disks, files, nics, probe, tasks, tuners
 from rflash_tuning.host.model import Connection, Host
 from rflash_tuning.live import LiveSystem
-from rflash_tuning.snapshot import Snapshot, SnapshotSystem
+from rflash_tuning.samples import machine
 
 _CPU = "/sys/devices/system/cpu"
 KTHREAD, BOUND = 0x00200000, 0x04000000
-
-
-def machine(texts: dict[str, str], links: dict[str, str] | None = None) -> SnapshotSystem:
-    snapshot = Snapshot()
-    for path, target in (links or {}).items():
-        snapshot.tree.link(path, target)
-    for path, text in texts.items():
-        snapshot.tree.put(path, text)
-    return SnapshotSystem(snapshot)
 
 
 def stat(pid: int, name: str, flags: int = 0, start: int = 7) -> str:

@@ -8,20 +8,12 @@ from dataclasses import replace
 from rflash_tuning.host import targets, threads
 from rflash_tuning.host.model import Connection, Task, Tenant
 from rflash_tuning.host.probe import probe
-from rflash_tuning.snapshot import Snapshot, SnapshotSystem
+from rflash_tuning.samples import machine
+from rflash_tuning.snapshot import SnapshotSystem
 
 OURS = "iqn.2026-11.org.rflash:0123456789ab"
 NQN = "nqn.2026-11.org.rflash:0123456789ab"
 CORE = "/sys/kernel/config/target/core"
-
-
-def machine(texts: dict[str, str], links: dict[str, str] | None = None) -> SnapshotSystem:
-    snapshot = Snapshot()
-    for path, target in (links or {}).items():
-        snapshot.tree.link(path, target)
-    for path, text in texts.items():
-        snapshot.tree.put(path, text)
-    return SnapshotSystem(snapshot)
 
 
 def test_lios_tenants_with_device_portal_and_sessions() -> None:

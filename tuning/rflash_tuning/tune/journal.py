@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rflash_tuning.durable import sync_directory
 from rflash_tuning.errors import TuneError, UsageError
 from rflash_tuning.system import System
 from rflash_tuning.targets.model import host_id
@@ -359,14 +360,6 @@ def make_directory(directory: Path) -> None:
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
         sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class Journal:

@@ -16,12 +16,11 @@ from typing import Any, ClassVar
 
 from rflash_tuning import cpulist
 from rflash_tuning.errors import Unchangeable, Unsupported, UsageError
+from rflash_tuning.host import irqs
 from rflash_tuning.system import System
 from rflash_tuning.tune.change import Setting, Value
 
 NET = "/sys/class/net"
-# Kernels before 6.12 answer a write to a managed interrupt with EIO, later ones with EPERM.
-MANAGED_ERRNOS = (errno.EIO, errno.EPERM)
 GONE_ERRNOS = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOTDIR)
 
 
@@ -191,11 +190,11 @@ class IrqSetting(Setting):
         try:
             write_file(system, self.path, value)
         except OSError as error:
-            if error.errno in MANAGED_ERRNOS:
+            if irqs.unchangeable(error):
                 raise Unchangeable(
                     f"the kernel manages interrupt {self.number} and does not let it be moved"
                 ) from error
-            if error.errno == errno.ENOSPC:
+            if irqs.out_of_vectors(error):
                 raise OSError(
                     errno.ENOSPC,
                     f"CPU {value} has no interrupt vector left for interrupt {self.number}; fewer queues would help",
@@ -349,23 +348,10 @@ class ChannelsSetting(Setting):
 _QUEUE_FILES = (("rps", "rx", "rps_cpus"), ("rps_flows", "rx", "rps_flow_cnt"), ("xps", "tx", "xps_cpus"))
 
 
-def nic_irqs(system: System, name: str) -> list[int]:
-    """Numbers of a NIC's interrupts in the order of its vectors; [] where it has none of its own."""
-    try:
-        device = system.resolve(f"{NET}/{name}/device")
-    except OSError:
-        return []
-    # A virtio device has its vectors at the PCI function above it.
-    for folder in (f"{device}/msi_irqs", f"{device.rpartition('/')[0]}/msi_irqs"):
-        numbers = sorted(int(number) for number in system.names(folder) if number.isdigit())
-        if numbers:
-            return numbers
-    return []
-
-
 def read_dependents(system: System, name: str) -> dict[str, Any]:
     """All that a driver may reset with the number of its queues. JSON; what can't be read is absent."""
-    found: dict[str, Any] = {"irqs": [_irq_affinity(system, number) for number in nic_irqs(system, name)]}
+    numbers = irqs.of_device(system, f"{NET}/{name}/device")
+    found: dict[str, Any] = {"irqs": [_irq_affinity(system, number) for number in numbers]}
     try:
         rss = system.ethtool(name, "rss")
         found["rss"] = {key: rss[key] for key in ("table", "key") if rss.get(key)}
@@ -386,7 +372,7 @@ def _irq_affinity(system: System, number: int) -> str:
 
 def write_dependents(system: System, name: str, dependents: dict[str, Any]) -> None:
     """Put back what read_dependents read. Raises OSError; what is gone or managed is passed over."""
-    for number, cpus in zip(nic_irqs(system, name), dependents.get("irqs", []), strict=False):
+    for number, cpus in zip(irqs.of_device(system, f"{NET}/{name}/device"), dependents.get("irqs", []), strict=False):
         if cpus and _irq_affinity(system, number) != cpus:
             _tolerant(IrqSetting(number), system, cpus)
     if dependents.get("rss"):

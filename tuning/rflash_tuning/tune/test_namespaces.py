@@ -11,14 +11,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rflash_tuning import errors
-from rflash_tuning.tune.test_pathprobe import FAR, Net, line
+from rflash_tuning.tune.test_pathprobe import FAR, Net, line, namespaces
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")
 TUNING = Path(__file__).resolve().parents[2]
@@ -47,17 +46,7 @@ print(json.dumps(report.to_json()))
 """
 
 
-@pytest.fixture
-def net() -> Iterator[Net]:
-    made = Net()
-    try:
-        try:
-            made.space("t")
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"network namespaces cannot be made here: {error}")
-        yield made
-    finally:
-        made.close()
+net = pytest.fixture(namespaces)
 
 
 def run(space: str, what: str, state: Path, peer: str = "-", within: int = 0) -> dict[str, Any]:

@@ -71,8 +71,8 @@ class Net:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-@pytest.fixture
-def net() -> Iterator[Net]:
+def namespaces() -> Iterator[Net]:
+    """What a test's namespaces are made with; they go with it."""
     if os.geteuid() != 0:
         pytest.skip("needs root for network namespaces")
     made = Net()
@@ -84,6 +84,9 @@ def net() -> Iterator[Net]:
         yield made
     finally:
         made.close()
+
+
+net = pytest.fixture(namespaces)
 
 
 def line(net: Net, router_far: int = 9000, far: int = 9000, router_me: int = 9000, me: int = 9000) -> str:
