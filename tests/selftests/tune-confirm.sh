@@ -24,24 +24,23 @@ ip link set $NIC mtu 1500
 undo ip link set $NIC mtu 9000
 tune knobs >"$OUT/knobs" || die "the tuner does not start"
 
-# What the operator types, and the shell he types it into: it hangs up, as sshd
-# does, when its connection has gone.
-cat >"$OUT/type" <<-end
+# What the operator runs, in a terminal of his own at the other end of the link:
+# it hangs up, as sshd does, when its connection has gone.
+cat >"$OUT/session" <<-end
 	cd /
 	export RFLASH_TUNE_STATE=$STATE_DIR PYTHONPYCACHEPREFIX=$PYTHONPYCACHEPREFIX
-	python3 /rflash/tuning/rflash-tune ${RAISE[*]} --peer 10.99.0.1 --confirm-within 12 -o json >$OUT/typed.json 2>$OUT/typed.err
-	echo \$? >$OUT/typed.status
+	python3 /rflash/tuning/rflash-tune ${RAISE[*]} --peer 10.99.0.1 --confirm-within 12 -o json >$OUT/applied.json
+	echo \$? >$OUT/applied.status
 	sleep 1000
 end
-spawn socat tcp-listen:$SHELL_PORT,bind=$HERE,reuseaddr exec:'bash -i',pty,setsid,ctty,stderr,sighup,sigint 2>/dev/null
+spawn socat tcp-listen:$SHELL_PORT,bind=$HERE,reuseaddr exec:"bash $OUT/session",pty,setsid,ctty,stderr,sighup,sigint
 shell_server=$spawned
-log=$(mktemp "$OUT/shell.XXXXXX")
-operator() { on-peer -i "cat >/tmp/type; (cat /tmp/type; sleep 1000) | socat - tcp:$HERE:$SHELL_PORT" <"$OUT/type" >"$log" 2>&1; }
+operator() { on-peer -i "sleep 1000 | socat - tcp:$HERE:$SHELL_PORT,retry=60,interval=0.5" </dev/null >"$OUT/screen" 2>&1; }
 spawn operator
 applied_over_the_link() {
-	wait_until 90 test -s "$OUT/typed.status" || { note_file "$log"; return 1; }
-	cat "$OUT/typed.err"
-	[ "$(cat "$OUT/typed.status")" = 4 ] && mtu_is 9000
+	wait_until 90 test -s "$OUT/applied.status"
+	tail -n 20 "$OUT/screen" "$OUT/applied.json" "$OUT/applied.status"
+	[ "$(cat "$OUT/applied.status")" = 4 ] && mtu_is 9000
 }
 check "the MTU is raised over the link, and waits for a confirm" applied_over_the_link
 cut_off() {
@@ -62,9 +61,9 @@ on-peer 'ip link set data0 up'
 wait_until 20 ping -q -c 1 -W 1 10.99.0.1
 
 confirmed() {
-	status_is 4 tune "${RAISE[@]}" --peer 10.99.0.1 --confirm-within 15 || return 1
+	status_is 4 tune "${RAISE[@]}" --peer 10.99.0.1 --confirm-within 20 || return 1
 	status_is 0 tune confirm || return 1
-	sleep 16
+	sleep 21
 	mtu_is 9000
 }
 check "what is confirmed stays" confirmed

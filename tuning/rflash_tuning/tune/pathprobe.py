@@ -125,7 +125,7 @@ _LOST = _Answer("lost")
 def probe(address: str, size: int) -> Path:
     """How large packets to and from an address may be, up to `size` bytes.
 
-    Takes a few round trips when all is well, some seconds for a black hole.
+    Takes a few round trips when all is well, up to half a minute for a black hole.
     Raises UsageError for an address that is none.
     """
     family, sockaddr = _resolve(address)
@@ -150,9 +150,12 @@ def _resolve(address: str) -> tuple[int, tuple[Any, ...]]:
 
 
 def _probe(prober: _Prober, address: str, wanted: int, minimum: int) -> Path:
-    if not prober.measure(max(minimum, 84)):
+    small = max(minimum, 84)
+    if not prober.measure(small):
         return Path(address, wanted, False)
-    answer = prober.echo(wanted, _TRIES)
+    answer = prober.insist(wanted)
+    if answer.kind == "lost" and not prober.measure(small):
+        return Path(address, wanted, False)  # the peer fell silent: that is no matter of size
     if answer.kind == "reply" and (answer.fragment is None or answer.fragment >= wanted):
         return Path(address, wanted, True, wanted)
     if answer.kind == "reply":
@@ -283,6 +286,14 @@ class _Prober:
             if answer.kind != "lost":
                 return answer
         return _LOST
+
+    def insist(self, size: int) -> _Answer:
+        """As echo, for a peer that may be busy for a moment: what this finds lost is not lost by chance."""
+        usual, self._wait = self._wait, _SLOWEST
+        try:
+            return self.echo(size, _TRIES)
+        finally:
+            self._wait = usual
 
     def knock(self, size: int) -> _Answer:
         """Send a UDP packet of `size` bytes to a closed port: "refused" when it got there."""
