@@ -80,8 +80,9 @@ def build() -> tap.Count:
 def unit() -> tap.Count:
     """Rust and Python tests, without privileges."""
     count = counted(["cargo", "test", "--locked", "--workspace", "--manifest-path", MANIFEST], tap.cargo, "cargo test")
-    python = venv_dir.python()
-    count.add(counted([str(python), "-m", "pytest", "-q", "-rfEs"], tap.pytest, "pytest"))
+    # Half of their time is waiting for networks and processes: more workers than cores.
+    command = [str(venv_dir.python()), "-m", "pytest", "-q", "-rfEs", "-n", "4", "--dist", "worksteal"]
+    count.add(counted(command, tap.pytest, "pytest"))
     return count
 
 
