@@ -29,6 +29,7 @@ from rflash_tuning.tune.verify import status
 
 BOOT = "boot-one"
 REQUEST = Request(role="server", target="iscsi", nics=("eth0",), tenants=3)
+COMM = Path("/proc/self/comm")
 VALUE, CONFIG = "/proc/sys/net/v0", "/etc/some.conf"
 
 
@@ -48,18 +49,20 @@ def machine(tmp_path: Path) -> TreeSystem:
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "state"
+    # A guard inherits it: other test processes, which have the same command line, have guards too.
+    COMM.write_text(f"t{os.getpid()}")
     yield directory
     until(lambda: not guards(), 20)
 
 
 def guards() -> list[int]:
-    """Guards of this test run that still live: our program in a session of its own, without a parent."""
+    """Guards of this test run that still live: our name in a session of its own."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
-            same = Path(f"/proc/{name}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
+            same = Path(f"/proc/{name}/comm").read_text() == COMM.read_text()
             fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
@@ -151,8 +154,9 @@ def test_no_second_apply_before_the_confirm(machine: TreeSystem, state: Path) ->
 
 PACKAGE = Path(confirming.__file__).parents[1]
 PROGRAM = """
-import sys, os, time
+import sys, os, signal, time
 from pathlib import Path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
 sys.path.insert(0, {path!r})
 from rflash_tuning.tune.apply import apply
 from rflash_tuning.tune.treesystem import TreeSystem
@@ -190,7 +194,7 @@ def test_it_survives_its_session(machine: TreeSystem, state: Path, number: int) 
     assert process.stdout is not None
     process.stdout.close()
     os.killpg(process.pid, number)
-    process.wait()
+    process.wait(20)
     until(lambda: machine.contents() == before, 15)
     until(lambda: load(state).pending is None, 5)
 
@@ -203,7 +207,7 @@ def test_it_survives_its_program_and_its_directory(machine: TreeSystem, state: P
     process = started(machine, state, package=package)
     shutil.rmtree(package.parent)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.wait(20)
     until(lambda: machine.contents() == before, 15)
     until(lambda: load(state).pending is None, 5)
 
@@ -223,7 +227,7 @@ def test_an_apply_killed_half_way_is_put_back(machine: TreeSystem, state: Path) 
     process = started(machine, state, hang=True)
     assert machine.text(VALUE) == "1" and machine.read(CONFIG) == "theirs\n"
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.wait(20)
     until(lambda: machine.contents() == before, 15)
     until(lambda: load(state).pending is None, 5)
 
