@@ -18,7 +18,7 @@ from tap import Count, tap
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = ROOT / "tests/selftests/plan.txt"
 OUT = ROOT / "build/results/guest"
-SLOTS = 2  # guests that run at a time
+SLOTS = 3  # guests that run at a time: they wait for timeouts about as long as they compute
 BATCHES = 2  # guests that share the scripts of one kernel
 SKIP = 4
 # batch.sh's lines around a script's output.

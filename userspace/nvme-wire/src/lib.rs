@@ -18,6 +18,7 @@ pub mod identify;
 pub mod nqn;
 pub mod pdu;
 pub mod status;
+pub mod tenant;
 mod text;
 
 pub use error::{Want, WireError};
