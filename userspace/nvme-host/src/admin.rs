@@ -118,6 +118,32 @@ impl Admin {
         Ok(Box::new(*identify::Controller::of(&bytes)?))
     }
 
+    pub fn identify_namespace(
+        &mut self,
+        nsid: u32,
+        deadline: &Deadline,
+    ) -> Result<Box<identify::Namespace>, HostError> {
+        let mut bytes = vec![0; identify::LEN];
+        let sqe = Sqe::identify(nsid, cns::NAMESPACE, identify::LEN as u32);
+        let request = Request::reading("Identify Namespace", sqe, &mut bytes);
+        self.connection.run(request, deadline)?;
+        Ok(Box::new(*identify::Namespace::of(&bytes)?))
+    }
+
+    /// Ask for I/O queues, 1 to 65535; what is granted, at least 1.
+    pub fn set_queue_count(&mut self, queues: u16, deadline: &Deadline) -> Result<u16, HostError> {
+        let sqe = Sqe::set_queue_count(queues);
+        let request = Request::new("Set Features (number of queues)", sqe);
+        let granted = self.connection.run(request, deadline)?.result.get();
+        let least = (granted & 0xffff).min((granted >> 16) & 0xffff);
+        Ok(u16::try_from(least + 1).unwrap_or(u16::MAX))
+    }
+
+    pub fn keep_alive(&mut self, deadline: &Deadline) -> Result<(), HostError> {
+        let request = Request::new("Keep Alive", Sqe::keep_alive());
+        self.connection.run(request, deadline).map(drop)
+    }
+
     /// Fill `into` with a log page from `offset`.
     pub fn log_page(
         &mut self,

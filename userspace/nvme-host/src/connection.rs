@@ -89,6 +89,16 @@ impl Connection {
         options: Options,
         deadline: &Deadline,
     ) -> Result<Connection, HostError> {
+        Connection::open_for(address, options, 1, deadline)
+    }
+
+    /// The same for who takes up to `max_r2t` R2Ts at a time per command.
+    pub(crate) fn open_for(
+        address: SocketAddr,
+        options: Options,
+        max_r2t: u64,
+        deadline: &Deadline,
+    ) -> Result<Connection, HostError> {
         let open = |e| HostError::io(Stage::Open, e, deadline);
         let left = deadline.left().map_err(open)?;
         let stream = TcpStream::connect_timeout(&address, left).map_err(open)?;
@@ -99,17 +109,27 @@ impl Connection {
             next_cid: 0,
             out: Vec::new(),
         };
-        connection.initialise(options, deadline)?;
+        connection.initialise(options, max_r2t, deadline)?;
         Ok(connection)
     }
 
-    fn initialise(&mut self, options: Options, deadline: &Deadline) -> Result<(), HostError> {
+    /// The socket and what was agreed on, for who does the rest.
+    pub(crate) fn into_parts(self) -> (TcpStream, Link) {
+        (self.stream, self.link)
+    }
+
+    fn initialise(
+        &mut self,
+        options: Options,
+        max_r2t: u64,
+        deadline: &Deadline,
+    ) -> Result<(), HostError> {
         let stage = Stage::Initialise;
         let asked = IcReq {
             hdr_digest: options.hdr_digest,
             data_digest: options.data_digest,
             align: 4,
-            max_r2t: 1,
+            max_r2t,
         };
         self.out.clear();
         pdu::head_bytes(&asked.pdu(), &self.link, &mut self.out);

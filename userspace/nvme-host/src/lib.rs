@@ -4,8 +4,9 @@
 //! [`Connection`] is one queue: it opens a TCP connection, agrees on its
 //! parameters, and carries commands with their data. [`Admin`] is an admin
 //! queue with an enabled controller behind it. [`discover`] stands on both.
+//! [`IoQueue`] is a pipelined I/O queue that never blocks.
 //!
-//! Everything is bounded by a [`Deadline`]: no peer, however slow, holds a
+//! What waits is bounded by a [`Deadline`]: no peer, however slow, holds a
 //! caller for longer. No peer, however broken, makes this panic or allocate
 //! more than the caller asked for.
 
@@ -13,8 +14,10 @@ mod admin;
 mod connection;
 mod discovery;
 mod error;
+mod queue;
 
 pub use admin::{Admin, HostIdentity};
 pub use connection::{Connection, Options, Request};
 pub use discovery::{DiscoveryLog, discover};
 pub use error::{Deadline, HostError, Stage};
+pub use queue::{DEPTH_MAX, Done, Events, IoQueue, QueueSetup};
