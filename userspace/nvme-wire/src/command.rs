@@ -31,19 +31,45 @@ pub mod io {
 
 /// Log page identifiers.
 pub mod log {
+    pub const SUPPORTED: u8 = 0x00;
+    pub const ERRORS: u8 = 0x01;
+    pub const SMART: u8 = 0x02;
+    pub const FIRMWARE: u8 = 0x03;
+    pub const EFFECTS: u8 = 0x05;
+    pub const FEATURE_EFFECTS: u8 = 0x12;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const DISCOVERY: u8 = 0x70;
 }
 
 /// Feature identifiers.
 pub mod feature {
+    pub const ARBITRATION: u8 = 0x01;
+    pub const POWER: u8 = 0x02;
+    pub const TEMPERATURE: u8 = 0x04;
+    pub const ERROR_RECOVERY: u8 = 0x05;
+    pub const WRITE_CACHE: u8 = 0x06;
+    pub const WRITE_ATOMICITY: u8 = 0x0a;
+    pub const HOST_ID: u8 = 0x81;
     pub const NUMBER_OF_QUEUES: u8 = 0x07;
     pub const ASYNC_EVENTS: u8 = 0x0b;
     pub const KEEP_ALIVE: u8 = 0x0f;
 }
 
+/// Which events a host wants and a controller has: OAES, and feature 0x0b.
+pub mod async_event {
+    pub const NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
+    pub const DISCOVERY_LOG: u32 = 1 << 31;
+
+    /// Dword 0 of the completion: notice, information, log page.
+    pub const fn notice(info: u8, log: u8) -> u32 {
+        2 | ((info as u32) << 8) | ((log as u32) << 16)
+    }
+}
+
 /// Commands use an SGL, no PRPs: bits 7:6 of the flags.
 pub const FLAGS_SGL: u8 = 0x40;
+/// FUSE and PSDT bits of the flags.
+pub const FLAGS_MASK: u8 = 0xc3;
 /// Force Unit Access, in CDW12 of Write.
 pub const FUA: u32 = 1 << 30;
 

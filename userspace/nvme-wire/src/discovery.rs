@@ -4,7 +4,7 @@
 use std::mem::{offset_of, size_of};
 
 use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Want, WireError, field, prefix};
 use crate::fabrics;
@@ -51,7 +51,21 @@ const _: () = {
     assert!(offset_of!(Entry, tsas) == 768);
 };
 
+/// EFLAGS: the same is to be had from other discovery controllers; discovery
+/// controllers take a keep-alive timeout and keep the connection.
+pub const EFLAGS_DISCOVERY: u16 = 0x3;
+/// TREQ: submission queue flow control may be turned off.
+pub const TREQ_NO_SQ_FLOW: u8 = 1 << 2;
+
 impl Header {
+    pub fn new(genctr: u64, numrec: u64) -> Header {
+        Header {
+            genctr: U64::new(genctr),
+            numrec: U64::new(numrec),
+            ..Header::new_zeroed()
+        }
+    }
+
     pub fn of(bytes: &[u8]) -> Result<&Header, WireError> {
         prefix("discovery log", bytes)
     }
@@ -155,6 +169,52 @@ impl Entry {
     }
 }
 
+impl Record {
+    /// The entry that says this. What is too long for its field is an error.
+    pub fn encode(&self) -> Result<Entry, WireError> {
+        let mut entry = Entry {
+            trtype: self.trtype.to_wire(),
+            adrfam: self.adrfam.to_wire(),
+            subtype: self.subtype.to_wire(),
+            treq: self.treq,
+            portid: U16::new(self.portid),
+            cntlid: U16::new(self.cntlid),
+            asqsz: U16::new(ADMIN_QUEUE),
+            eflags: U16::new(self.eflags),
+            ..Entry::new_zeroed()
+        };
+        fill("trsvcid", &mut entry.trsvcid, &self.trsvcid, b' ')?;
+        fill("traddr", &mut entry.traddr, &self.traddr, b' ')?;
+        // The name must end with a NUL.
+        fill(
+            "subnqn",
+            entry
+                .subnqn
+                .split_last_mut()
+                .map_or(&mut [], |(_, name)| name),
+            &self.subnqn,
+            0,
+        )?;
+        if let Some(first) = entry.tsas.first_mut() {
+            *first = self.sectype;
+        }
+        Ok(entry)
+    }
+}
+
+/// Entries of an admin queue, ASQSZ.
+const ADMIN_QUEUE: u16 = 32;
+
+fn fill(name: &'static str, to: &mut [u8], text: &str, pad: u8) -> Result<(), WireError> {
+    if text.len() > to.len() {
+        let want = Want::AtMost(to.len() as u64);
+        return Err(field(name, "length", text.len() as u64, want));
+    }
+    let bytes = text.bytes().chain(std::iter::repeat(pad));
+    to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+    Ok(())
+}
+
 /// A space- or NUL-padded ASCII field; what is not printable is refused.
 fn ascii(what: &'static str, field: &'static str, bytes: &[u8]) -> Result<String, WireError> {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -186,7 +246,6 @@ pub fn entries(bytes: &[u8]) -> Result<Vec<Record>, WireError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use zerocopy::FromZeros;
 
     fn entry(trsvcid: &[u8], traddr: &[u8], subnqn: &[u8]) -> Entry {
         let mut e = Entry::new_zeroed();
@@ -210,6 +269,29 @@ mod tests {
         assert_eq!(record.traddr, "192.0.2.1");
         assert_eq!(record.trtype.to_string(), "tcp");
         assert_eq!(record.subtype.to_string(), "nvme subsystem");
+    }
+
+    #[test]
+    fn round_trip() {
+        let record = Record {
+            trtype: TransportType::Tcp,
+            adrfam: AddressFamily::Ipv6,
+            subtype: SubsystemType::Nvme,
+            treq: TREQ_NO_SQ_FLOW,
+            portid: 3,
+            cntlid: 0xffff,
+            eflags: 0,
+            trsvcid: "4420".into(),
+            subnqn: "nqn.2024-01.io.example:a".into(),
+            traddr: "2001:db8::1".into(),
+            sectype: 0,
+        };
+        let entry = record.encode().unwrap();
+        assert_eq!(entry.asqsz.get(), 32);
+        assert_eq!(entry.decode(), Ok(record.clone()));
+        let traddr = "x".repeat(257);
+        assert!(Record { traddr, ..record }.encode().is_err());
+        assert_eq!(Header::new(7, 2).records(2), Ok(2));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub mod property {
     pub const VS: u32 = 0x08;
     pub const CC: u32 = 0x14;
     pub const CSTS: u32 = 0x1c;
+    /// Controller ready timeouts.
+    pub const CRTO: u32 = 0x68;
 }
 
 /// CC: enable, NVM command set, round robin, 64-byte SQEs, 16-byte CQEs.
@@ -32,6 +34,8 @@ pub const CC_ENABLE: u64 = 1 | (6 << 16) | (4 << 20);
 pub const CC_SHUTDOWN_NORMAL: u64 = 1 << 14;
 pub const CSTS_READY: u64 = 1;
 pub const CSTS_FATAL: u64 = 1 << 1;
+/// Shutdown is complete.
+pub const CSTS_SHUTDOWN_DONE: u64 = 2 << 2;
 
 /// CATTR bit: submission queue flow control is off.
 pub const CATTR_NO_SQ_FLOW: u8 = 1 << 2;

@@ -17,6 +17,16 @@ pub mod cns {
     pub const CONTROLLER: u8 = 0x01;
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+    /// Of the I/O command set in CDW11 31:24.
+    pub const CSI_NAMESPACE: u8 = 0x05;
+    pub const CSI_CONTROLLER: u8 = 0x06;
+    pub const CSI_ACTIVE_NAMESPACES: u8 = 0x07;
+    pub const COMMON_NAMESPACE: u8 = 0x08;
+    pub const ALLOCATED_NAMESPACES: u8 = 0x10;
+    pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    pub const NAMESPACE_CONTROLLERS: u8 = 0x12;
+    pub const CONTROLLERS: u8 = 0x13;
+    pub const COMMAND_SETS: u8 = 0x1c;
 }
 
 /// Identify Controller.
@@ -52,7 +62,9 @@ pub struct Controller {
     pub lpa: u8,
     pub elpe: u8,
     pub npss: u8,
-    pub reserved264: [u8; 56],
+    /// Bit 0: vendor-specific commands have the standard's format.
+    pub avscc: u8,
+    pub reserved265: [u8; 55],
     /// Granularity of keep-alive, units of 100 ms.
     pub kas: U16,
     pub reserved322: [u8; 190],
@@ -260,6 +272,28 @@ pub fn active_namespaces(bytes: &[u8]) -> Result<Vec<u32>, WireError> {
     Ok(ids)
 }
 
+/// A list of namespaces: the `ids` above `above`, as many as there is room for;
+/// they must ascend.
+pub fn namespace_list(ids: impl Iterator<Item = u32>, above: u32) -> Vec<u8> {
+    let ids = ids.filter(|&id| id > above).take(LEN / 4);
+    padded(ids.flat_map(u32::to_le_bytes).collect())
+}
+
+/// A list of controllers: the `ids` from `from` on, as many as there is room
+/// for; they must ascend.
+pub fn controller_list(ids: impl Iterator<Item = u16>, from: u16) -> Vec<u8> {
+    let ids: Vec<u16> = ids.filter(|&id| id >= from).take(LEN / 2 - 1).collect();
+    let count = u16::try_from(ids.len()).unwrap_or(u16::MAX);
+    let all = std::iter::once(count).chain(ids);
+    padded(all.flat_map(u16::to_le_bytes).collect())
+}
+
+/// `bytes` as long as an Identify data structure.
+fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.resize(LEN, 0);
+    bytes
+}
+
 /// What identifies a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identifiers {
@@ -267,6 +301,22 @@ pub struct Identifiers {
     pub nguid: Option<[u8; 16]>,
     pub uuid: Option<[u8; 16]>,
     pub csi: Option<u8>,
+}
+
+impl Identifiers {
+    /// The list of descriptors that [`descriptors`] decodes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(LEN);
+        let mut add = |kind: u8, value: &[u8]| {
+            out.extend([kind, value.len() as u8, 0, 0]);
+            out.extend(value);
+        };
+        self.eui64.iter().for_each(|id| add(1, id));
+        self.nguid.iter().for_each(|id| add(2, id));
+        self.uuid.iter().for_each(|id| add(3, id));
+        self.csi.iter().for_each(|csi| add(4, &[*csi]));
+        padded(out)
+    }
 }
 
 /// A list of namespace identification descriptors, up to the first of length 0;
@@ -354,6 +404,29 @@ mod tests {
         assert_eq!(active_namespaces(&list(&[])), Ok(vec![]));
         assert!(active_namespaces(&list(&[2, 2])).is_err());
         assert!(active_namespaces(&list(&[2])[1..]).is_err());
+    }
+
+    #[test]
+    fn lists_made_here() {
+        let ids = [1, 2, 9, 4000];
+        let list = namespace_list(ids.into_iter(), 0);
+        assert_eq!(active_namespaces(&list), Ok(ids.to_vec()));
+        let list = namespace_list(ids.into_iter(), 2);
+        assert_eq!(active_namespaces(&list), Ok(vec![9, 4000]));
+        let list = namespace_list(1..5000, 100);
+        assert_eq!(active_namespaces(&list).unwrap().len(), 1024);
+        let list = controller_list([3, 5, 7].into_iter(), 5);
+        assert_eq!(
+            (list.len(), &list[..8]),
+            (LEN, &[2, 0, 5, 0, 7, 0, 0, 0][..])
+        );
+        let all = Identifiers {
+            eui64: Some([1; 8]),
+            nguid: Some([2; 16]),
+            uuid: Some([3; 16]),
+            csi: Some(0),
+        };
+        assert_eq!(descriptors(&all.encode()), Ok(all));
     }
 
     #[test]

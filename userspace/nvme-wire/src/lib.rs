@@ -15,6 +15,7 @@ pub mod discovery;
 pub mod error;
 pub mod fabrics;
 pub mod identify;
+pub mod log;
 pub mod nqn;
 pub mod pdu;
 pub mod status;
