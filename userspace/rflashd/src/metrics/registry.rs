@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::histogram::Snapshot;
+use super::histogram::{Histogram, Snapshot};
 use super::stats::{CoreStats, TenantStats};
 
 /// The tenants of a device.
@@ -28,7 +28,7 @@ impl CoreMetrics {
     }
 
     /// The numbers of a tenant of a device, by their indices; made at the first
-    /// call (32 KiB). Nothing when there is no such index.
+    /// call (40 KiB). Nothing when there is no such index.
     #[inline]
     pub fn tenant(&self, device: usize, tenant: usize) -> Option<&TenantStats> {
         let slot = self.tenants.get(device)?.get(tenant)?;
@@ -56,6 +56,7 @@ pub struct TenantSnapshot {
     pub errors: u64,
     pub wait: Snapshot,
     pub device: Snapshot,
+    pub write_device: Snapshot,
     pub service: Snapshot,
     pub write_service: Snapshot,
 }
@@ -74,6 +75,7 @@ impl TenantSnapshot {
         }
         stats.wait.merge_into(&mut self.wait);
         stats.device.merge_into(&mut self.device);
+        stats.write_device.merge_into(&mut self.write_device);
         stats.service.merge_into(&mut self.service);
         stats.write_service.merge_into(&mut self.write_service);
     }
@@ -89,6 +91,7 @@ impl TenantSnapshot {
             errors: self.errors.wrapping_sub(before.errors),
             wait: self.wait.since(&before.wait),
             device: self.device.since(&before.device),
+            write_device: self.write_device.since(&before.write_device),
             service: self.service.since(&before.service),
             write_service: self.write_service.since(&before.write_service),
         }
@@ -137,6 +140,26 @@ impl Registry {
         }
     }
 
+    /// One number of a tenant, all cores together, since the server started.
+    pub fn sum(&self, device: usize, tenant: usize, of: impl Fn(&TenantStats) -> u64) -> u64 {
+        let stats = self.cores.iter().filter_map(|c| c.seen(device, tenant));
+        stats.fold(0, |sum, s| sum.wrapping_add(of(s)))
+    }
+
+    /// One histogram of a tenant, all cores together, since the server started.
+    pub fn histogram(
+        &self,
+        device: usize,
+        tenant: usize,
+        of: impl Fn(&TenantStats) -> &Histogram,
+    ) -> Snapshot {
+        let mut all = Snapshot::default();
+        for stats in self.cores.iter().filter_map(|c| c.seen(device, tenant)) {
+            of(stats).merge_into(&mut all);
+        }
+        all
+    }
+
     /// The index belongs to a new tenant from now on.
     pub fn restart(&self, device: usize, tenant: usize) {
         let all = self.raw(device, tenant);
@@ -176,6 +199,8 @@ mod tests {
         let all = registry.tenant(0, 2);
         assert_eq!((all.reads, all.read_bytes), (8, 8 * 4096));
         assert_eq!(all.service.count(), 8);
+        assert_eq!(registry.sum(0, 2, |s| s.reads.get()), 8);
+        assert_eq!(registry.histogram(0, 2, |s| &s.service), all.service);
         assert_eq!(registry.tenant(0, 1), TenantSnapshot::default());
         registry.restart(0, 2);
         assert_eq!(registry.tenant(0, 2).reads, 0);
