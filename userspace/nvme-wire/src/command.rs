@@ -37,6 +37,8 @@ pub mod log {
     pub const FIRMWARE: u8 = 0x03;
     pub const EFFECTS: u8 = 0x05;
     pub const FEATURE_EFFECTS: u8 = 0x12;
+    /// Of the management interface's commands.
+    pub const INTERFACE_EFFECTS: u8 = 0x13;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const DISCOVERY: u8 = 0x70;
 }

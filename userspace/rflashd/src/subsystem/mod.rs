@@ -27,10 +27,23 @@
 //!
 //! References: NVMe base 2.0, NVMe over Fabrics 1.1, NVMe/TCP transport 1.0.
 
+mod admin;
+mod association;
+mod connect;
 mod controller;
+mod discovery;
+mod errors;
+mod export;
+mod features;
+mod identify;
+mod logs;
 mod model;
+mod property;
 mod target;
+mod tenants;
 
-pub use controller::{Association, Controller, Standing};
+pub use association::{Association, Standing};
+pub use controller::Controller;
+pub use export::MAX_NSID;
 pub use model::*;
 pub use target::{Changes, SpecError, Target};
