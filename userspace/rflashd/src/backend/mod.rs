@@ -51,6 +51,9 @@ pub struct Volume {
     bytes: u64,
     /// The volume can take no FLUSH for granted: data may sit in a cache.
     volatile_cache: bool,
+    /// Index of the device among those of the server: its scheduler, its
+    /// tenants, its metrics.
+    device: u16,
 }
 
 impl Volume {
@@ -83,7 +86,19 @@ impl Volume {
             base: 0,
             bytes,
             volatile_cache,
+            device: 0,
         }
+    }
+
+    /// The volume as one of the server's device `device`; 0 if never said.
+    pub fn on_device(mut self, device: u16) -> Volume {
+        self.device = device;
+        self
+    }
+
+    #[inline]
+    pub fn device(&self) -> u16 {
+        self.device
     }
 
     /// The `bytes` from `offset` as a volume of their own; `None` if they do
