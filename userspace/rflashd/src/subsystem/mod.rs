@@ -47,3 +47,6 @@ pub use controller::Controller;
 pub use export::MAX_NSID;
 pub use model::*;
 pub use target::{Changes, SpecError, Target};
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use nvme_wire::status::Status;
 use nvme_wire::tenant::Class;
 
+pub use qos::TenantId;
+
 use crate::backend::Volume;
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -70,10 +72,6 @@ pub struct NamespaceSpec {
     pub backend: Volume,
     pub read_only: bool,
 }
-
-/// Who a promise is made to; the scheduler's index of its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TenantId(pub u32);
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the server exports, and to whom.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +32,8 @@ struct State {
     genctr: u64,
     controllers: BTreeMap<u16, Arc<Controller>>,
     last_cntlid: u16,
+    /// Controllers by host and subsystem.
+    hosts: HashMap<(String, String), u32>,
 }
 
 /// What [`Target::apply`] has done, by NQN.
@@ -72,6 +74,7 @@ impl Target {
                 genctr: now.map_or(1, |now| now.as_secs() << 16),
                 controllers: BTreeMap::new(),
                 last_cntlid: 0,
+                hosts: HashMap::new(),
             }),
         };
         target.apply(specs, discovery)?;
@@ -243,20 +246,48 @@ impl Target {
         state.last_cntlid = if cntlid == MAX_CNTLID { 0 } else { cntlid };
         let controller = Arc::new(make(cntlid));
         state.controllers.insert(cntlid, Arc::clone(&controller));
+        *state.hosts.entry(host_of(&controller)).or_default() += 1;
         Some(controller)
     }
 
     /// The admin queue of `controller` is gone, and with it the controller.
     pub(super) fn remove_controller(&self, controller: &Controller) {
-        let (host, name) = (controller.host_nqn(), controller.subsys_nqn());
+        let host = host_of(controller);
         let mut state = self.lock();
         state.controllers.remove(&controller.cntlid());
-        let left = |c: &Arc<Controller>| c.host_nqn() == host && c.subsys_nqn() == name;
-        let last = !state.controllers.values().any(left);
+        let left = state.hosts.get_mut(&host).map_or(0, |count| {
+            *count = count.saturating_sub(1);
+            *count
+        });
+        if left == 0 {
+            state.hosts.remove(&host);
+        }
         drop(state);
         controller.close();
-        if last && !controller.is_discovery() {
-            self.tenants.gone(host, name);
+        if left == 0 && !controller.is_discovery() {
+            self.tenants.gone(&host.0, &host.1);
+        }
+    }
+
+    /// Who is whose tenant has changed in a subsystem: ask again for all its
+    /// controllers. Their connections learn it with their next refresh.
+    pub fn retenant(&self, subsys_nqn: &str) {
+        for controller in self.controllers_of(subsys_nqn) {
+            let Some(subsystem) = controller.subsystem() else {
+                continue;
+            };
+            let tenant = match &subsystem.live().spec.tenant {
+                Some(tenant) => Ok(tenant.id),
+                None => self.tenants.of(controller.host_nqn(), subsys_nqn),
+            };
+            match tenant {
+                Ok(tenant) => controller.set_tenant(tenant),
+                Err(why) => {
+                    let host = controller.host_nqn();
+                    log::warn!("host \"{host}\" can't be a tenant any more: {why}");
+                    controller.close();
+                }
+            }
         }
     }
 
@@ -272,4 +303,9 @@ impl Target {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn host_of(controller: &Controller) -> (String, String) {
+    let (host, name) = (controller.host_nqn(), controller.subsys_nqn());
+    (host.to_string(), name.to_string())
 }
