@@ -20,4 +20,4 @@ pub use admin::{Admin, HostIdentity};
 pub use connection::{Connection, Options, Request};
 pub use discovery::{DiscoveryLog, discover};
 pub use error::{Deadline, HostError, Stage};
-pub use queue::{DEPTH_MAX, Done, Events, IoQueue, QueueSetup};
+pub use queue::{DEPTH_MAX, Done, Events, IoQueue, QueueSetup, SCRATCH_LEN};

@@ -34,8 +34,11 @@ use crate::error::{Deadline, HostError, Stage};
 pub const DEPTH_MAX: u32 = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 12;
 
-/// Bytes received at once: over a hundred replies of 4 KiB.
-const RECEIVE_LEN: usize = 512 * 1024;
+/// A good size of the memory that [`IoQueue::receive`] receives into: over a
+/// hundred replies of 4 KiB.
+pub const SCRATCH_LEN: usize = 512 * 1024;
+/// More than the head of any PDU.
+const STASH: usize = pdu::HEAD_MAX + digest::LEN;
 /// R2Ts taken at a time per command.
 const MAX_R2T: u64 = 16;
 /// Pieces per send: headers and data of 128 writes.
@@ -158,9 +161,9 @@ pub struct IoQueue {
     payload: Payload,
     max_transfer: u32,
     in_capsule: u32,
-    buffer: Box<[u8]>,
-    /// Bytes in `buffer`, from its first: the head of a PDU that is not whole.
-    filled: usize,
+    /// The head of a PDU that is not whole: the first `stashed` bytes.
+    stash: [u8; STASH],
+    stashed: usize,
     body: Option<Body>,
     /// Finished headers of a read, a write with its data and one without.
     read: CmdPdu,
@@ -216,8 +219,8 @@ impl IoQueue {
             payload,
             max_transfer: setup.max_transfer,
             in_capsule: setup.in_capsule,
-            buffer: vec![0; RECEIVE_LEN].into(),
-            filled: 0,
+            stash: [0; STASH],
+            stashed: 0,
             body: None,
             read: pdu::cmd_pdu(&Sqe::read(0, 0, 1, 0), 0, &link),
             write_inline: pdu::cmd_pdu(&write.in_capsule(), 1, &link),
@@ -467,9 +470,17 @@ impl IoQueue {
     }
 
     /// Receive once and tell what came. `Ok(0)`: there was nothing; else the
-    /// bytes received.
-    pub fn receive<E: Events>(&mut self, events: &mut E) -> Result<usize, HostError> {
-        let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
+    /// bytes received. `scratch` is where to, [`SCRATCH_LEN`] or so; it is of no
+    /// use afterwards and serves all queues of a thread, so that it stays in the
+    /// cache.
+    pub fn receive<E: Events>(
+        &mut self,
+        scratch: &mut [u8],
+        events: &mut E,
+    ) -> Result<usize, HostError> {
+        let Some((front, room)) = scratch.split_at_mut_checked(self.stashed) else {
+            return Err(HostError::Protocol("there is no memory to receive into"));
+        };
         let got = match self.stream.read(room) {
             Ok(0) => return Err(HostError::Closed { stage: STAGE }),
             Ok(n) => n,
@@ -483,14 +494,17 @@ impl IoQueue {
             }
             Err(e) => return Err(failed(e)),
         };
-        // Taken out so that what is parsed may borrow from it.
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let all = self.filled + got;
-        let used = self.parse(buffer.get(..all).unwrap_or_default(), events)?;
-        // At most the head of one PDU is left: under 152 bytes.
-        buffer.copy_within(used..all, 0);
-        self.filled = all - used;
-        self.buffer = buffer;
+        for (to, from) in front.iter_mut().zip(&self.stash) {
+            *to = *from;
+        }
+        let all = scratch.get(..self.stashed + got).unwrap_or_default();
+        let used = self.parse(all, events)?;
+        let rest = all.get(used..).unwrap_or_default();
+        for (to, from) in self.stash.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        // The head of one PDU at most, which fits.
+        self.stashed = rest.len();
         Ok(got)
     }
 

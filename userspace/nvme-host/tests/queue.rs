@@ -13,7 +13,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nvme_host::{Deadline, Done, Events, HostError, HostIdentity, IoQueue, Options, QueueSetup};
+use nvme_host::{
+    Deadline, Done, Events, HostError, HostIdentity, IoQueue, Options, QueueSetup, SCRATCH_LEN,
+};
 use nvme_wire::command::{Cqe, Sqe, io, sgl};
 use nvme_wire::digest;
 use nvme_wire::fabrics::{CATTR_NO_SQ_FLOW, ConnectCmd};
@@ -361,9 +363,10 @@ fn open(address: SocketAddr, plan: Plan, depth: u32) -> IoQueue {
 /// Send and receive until so many commands have ended.
 fn turn(queue: &mut IoQueue, seen: &mut Seen, want: usize) -> Result<(), HostError> {
     let end = Instant::now() + Duration::from_secs(20);
+    let mut scratch = vec![0; SCRATCH_LEN];
     while seen.done.len() < want {
         queue.send()?;
-        if queue.receive(seen)? == 0 {
+        if queue.receive(&mut scratch, seen)? == 0 {
             std::thread::yield_now();
         }
         assert!(Instant::now() < end, "{} of {want} came", seen.done.len());

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::ConnectOptions;
 use crate::uapi;
+use crate::verbs::load::LoadArgs;
 
 /// Remote flash as local block devices, over NVMe/TCP
 ///
@@ -112,6 +113,21 @@ Examples:
   rflash discover -a 192.0.2.10
   rflash discover -t tcp -a flash.example.com -s 8009 -o json")]
     Discover(DiscoverArgs),
+
+    /// Give a target work and measure how fast it is done
+    ///
+    /// A load generator in user space: neither the kernel module nor root is
+    /// needed. It keeps --qd commands outstanding on each connection or, with
+    /// --rate, begins commands at a fixed rate. Writes destroy what is on the
+    /// namespace. Percentiles are never below the true value and at most 1.6 %
+    /// above. The first command that fails ends the run.
+    #[command(after_long_help = "\
+Examples:
+  rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1
+  rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --rw randrw --read-pct 90 --rate 50000
+  rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --rw randrw --verify --size 1g
+  rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --connections 8 --cpu 2-5 -o json")]
+    Load(LoadArgs),
 
     /// Connect to all subsystems listed in /etc/rflash/*.toml
     ///

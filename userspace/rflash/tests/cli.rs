@@ -65,6 +65,7 @@ fn help() {
         "show",
         "stats",
         "discover",
+        "load",
         "connect-all",
         "completions",
     ] {

@@ -86,7 +86,13 @@ fn show(log: &DiscoveryLog, json: bool) -> String {
     table::table(RECORDS, &log.records)
 }
 
-fn sentence(address: &Address, port: u16, host: &HostIdentity, error: &HostError) -> Error {
+/// What went wrong at an address, as people put it.
+pub(super) fn sentence(
+    address: &Address,
+    port: u16,
+    host: &HostIdentity,
+    error: &HostError,
+) -> Error {
     let at = format!("{address} port {port}");
     Error::new(match error {
         HostError::Io {

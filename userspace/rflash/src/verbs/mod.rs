@@ -6,6 +6,7 @@ mod connect_all;
 mod disconnect;
 mod discover;
 mod list;
+pub mod load;
 mod stats;
 
 use std::io::Write;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Verb::Show(args) => list::show(&mut driver()?, &args),
         Verb::Stats(args) => stats::run(&mut driver()?, &args),
         Verb::Discover(args) => discover::run(&system, &args),
+        Verb::Load(args) => load::run(&system, &args),
         Verb::ConnectAll(args) => connect_all::run(&system, &args),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
