@@ -170,14 +170,16 @@ impl Engine {
         }
         let entries = association.entries;
         let admin = association.qid == 0 || sqe.opcode == fabrics::OPCODE;
+        let before = conn.sq_head;
+        let head = u32::from(before) + 1;
+        conn.sq_head = if head == entries { 0 } else { head as u16 };
         let step = if admin {
             self.admin_command(conn, sqe, data)?
         } else {
             self.io_command(conn, sqe, data)
         };
-        if step == Step::Taken {
-            let head = u32::from(conn.sq_head) + 1;
-            conn.sq_head = if head == entries { 0 } else { head as u16 };
+        if step == Step::Starved {
+            conn.sq_head = before;
         }
         Ok(step)
     }

@@ -55,7 +55,12 @@ pub struct Neighbour {
     pub cpu: Option<u32>,
     pub mailbox: Arc<Mailbox<Letter>>,
     pub connections: AtomicUsize,
+    /// While stopping: I/O queues that are still open; before: not known.
+    pub queues: AtomicUsize,
 }
+
+/// It is not known how many.
+pub const UNKNOWN: usize = usize::MAX;
 
 pub struct Core {
     engine: Engine,
@@ -591,16 +596,27 @@ impl Core {
     /// While stopping: close what has nothing in flight; `true` when all are.
     fn stopped(&mut self) -> bool {
         let late = self.stop.is_some_and(|at| self.engine.now >= at);
+        // With an admin queue its controller ends, and with that the I/O queues
+        // on whichever core: it goes last.
+        let queues = |n: &Neighbour| n.queues.load(Ordering::Acquire);
+        let no_queues = self.neighbours.iter().all(|n| queues(n) == 0);
+        let mut left = 0;
         for index in 0..self.table.places() {
             let Some(conn) = self.table.get_mut(index) else {
                 continue;
             };
             let held = self.engine.held(conn);
-            let over = conn.request_count == held && conn.backlog.is_none();
-            if over || late {
+            let idle = conn.request_count == held && conn.backlog.is_none();
+            let is_queue = conn.qid() != 0;
+            if late || (idle && (is_queue || no_queues)) {
                 let _ = rustix::net::shutdown(&conn.socket, rustix::net::Shutdown::Both);
                 self.close(index);
+            } else {
+                left += usize::from(is_queue);
             }
+        }
+        if let Some(me) = self.neighbours.get(self.engine.core) {
+            me.queues.store(left, Ordering::Release);
         }
         // Orphans' buffers belong to the backends.
         self.table.len() == 0 && (late || !self.engine.backends.busy())

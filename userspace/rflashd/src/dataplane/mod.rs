@@ -94,6 +94,7 @@ impl Dataplane {
                 cpu,
                 mailbox: Arc::new(Mailbox::new()?),
                 connections: AtomicUsize::new(0),
+                queues: AtomicUsize::new(self::core::UNKNOWN),
             });
         }
         let cores: Arc<[Neighbour]> = neighbours.into();

@@ -151,7 +151,12 @@ impl Engine {
                     }
                     conn.stash.extend_from_slice(rest);
                 }
-                self.flush(conn)
+                self.flush(conn)?;
+                // What stopped the parser may be over already.
+                if conn.starved && conn.backlog.is_none() {
+                    self.touch(conn);
+                }
+                Ok(())
             }
             Err(End::Fault(fault)) => {
                 self.flush(conn)?;
