@@ -114,6 +114,7 @@ impl Target {
             );
             return Err(wrong_data(offset, reason));
         }
+        let tenancy = self.lock_tenancy();
         let (kind, tenant) = self.admit(asked, peer)?;
         let kato_ms = match (&kind, asked.kato_ms) {
             (Kind::Discovery, 0) => DISCOVERY_KATO_MS,
@@ -127,9 +128,11 @@ impl Target {
             controller
         };
         let controller = self.add_controller(asked.subsys_nqn, add).ok_or_else(|| {
+            self.forget(asked.host_nqn, asked.subsys_nqn);
             let reason = "no controller id is free, or the subsystem has just gone";
             refused(Status::CONNECT_CONTROLLER_BUSY, reason.into())
         })?;
+        drop(tenancy);
         self.associate(controller, asked.queue)
     }
 

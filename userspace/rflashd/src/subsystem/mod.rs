@@ -21,9 +21,9 @@
 //!    admin queue `Controller::expired`, which closes the controller.
 //! 6. Drop the association.
 //!
-//! Hazards: the locks in here are taken in the order target, subsystem,
-//! controller, and none is held when a [`Notify`] or a [`TenantControl`] is
-//! called.
+//! Hazards: the locks in here are taken in the order tenancy, target, subsystem,
+//! controller. None is held when a [`Notify`] is called, and none but tenancy
+//! when a [`TenantControl`] is.
 //!
 //! References: NVMe base 2.0, NVMe over Fabrics 1.1, NVMe/TCP transport 1.0.
 

@@ -192,8 +192,9 @@ pub struct Usage {
 }
 
 /// Who is which tenant, and what it has been promised. Implemented over the
-/// scheduler's control by the service; called without any of the subsystem's
-/// locks, never on the hot path.
+/// scheduler's control by the service; never on the hot path. `of` and `gone` are
+/// called under the lock that orders comings and goings: they must not call the
+/// target.
 pub trait TenantControl: Send + Sync {
     /// The tenant of a host in a subsystem without one of its own. `Err`: the
     /// host can't be admitted; it is told that the controller is busy.

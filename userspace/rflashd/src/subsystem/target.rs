@@ -21,6 +21,11 @@ const MAX_CNTLID: u16 = 0xffef;
 /// Everything that is exported. Shared by all cores; slow path only.
 pub struct Target {
     tenants: Arc<dyn TenantControl>,
+    /// Held from the question who a host is until it is counted, and from its
+    /// last controller's end until its tenant is told: a host that comes back
+    /// at once must not lose the tenant it has just been given. Taken before
+    /// `state`.
+    tenancy: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -68,6 +73,7 @@ impl Target {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let target = Target {
             tenants,
+            tenancy: Mutex::new(()),
             state: Mutex::new(State {
                 subsystems: BTreeMap::new(),
                 discovery: Vec::new(),
@@ -253,6 +259,7 @@ impl Target {
     /// The admin queue of `controller` is gone, and with it the controller.
     pub(super) fn remove_controller(&self, controller: &Controller) {
         let host = host_of(controller);
+        let tenancy = self.lock_tenancy();
         let mut state = self.lock();
         state.controllers.remove(&controller.cntlid());
         let left = state.hosts.get_mut(&host).map_or(0, |count| {
@@ -263,10 +270,11 @@ impl Target {
             state.hosts.remove(&host);
         }
         drop(state);
-        controller.close();
         if left == 0 && !controller.is_discovery() {
             self.tenants.gone(&host.0, &host.1);
         }
+        drop(tenancy);
+        controller.close();
     }
 
     /// Who is whose tenant has changed in a subsystem: ask again for all its
@@ -289,6 +297,19 @@ impl Target {
                 }
             }
         }
+    }
+
+    /// The host got a tenant and no controller: unless it has another one, the
+    /// tenant was for nothing. `tenancy` is held.
+    pub(super) fn forget(&self, host_nqn: &str, subsys_nqn: &str) {
+        let host = (host_nqn.to_string(), subsys_nqn.to_string());
+        if !self.lock().hosts.contains_key(&host) {
+            self.tenants.gone(host_nqn, subsys_nqn);
+        }
+    }
+
+    pub(super) fn lock_tenancy(&self) -> MutexGuard<'_, ()> {
+        self.tenancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The host has another tenant now: so have all its controllers.
