@@ -57,7 +57,7 @@ thread_times() {
 on_its_cores() {
 	local tid ticks cpu allowed most busy=0
 	thread_times >"$OUT/ticks.before"
-	load_of_tenant "$1" 4 || return 1
+	load_of_tenant "$1" 24 || return 1
 	thread_times >"$OUT/ticks.after"
 	awk 'NR == FNR { b[$1] = $2; next } $1 in b { print $1, $2 - b[$1] }' "$OUT/ticks.before" "$OUT/ticks.after" \
 		>"$OUT/ticks.used"

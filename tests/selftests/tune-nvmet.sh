@@ -62,7 +62,7 @@ arrives() { # TENANT
 	local got served ran
 	packets_by_queue >"$OUT/packets.before"
 	irq_counts >"$OUT/irqs.before"
-	load_of_tenant "$1" 3 || return 1
+	load_of_tenant "$1" 24 || return 1
 	packets_by_queue >"$OUT/packets.after"
 	irq_counts >"$OUT/irqs.after"
 	# shellcheck disable=SC2086
@@ -80,8 +80,7 @@ arrives() { # TENANT
 	cp "$OUT/packets.before" "$OUT/packets.before.$1"
 	cp "$OUT/packets.after" "$OUT/packets.after.$1"
 	note "t$1: $got % of the packets, $ran % of the card's and $served % of the drive's interrupts at its place"
-	# The other tenants' connections are alive meanwhile: a seventh of so small
-	# a load. Their drives are idle.
+	# The other tenants' connections are alive meanwhile. Their drives are idle.
 	[ "$got" -ge 70 ] && [ "$ran" -ge 70 ] && [ "$served" -ge 90 ]
 }
 for n in 1 2 3; do
@@ -123,7 +122,7 @@ left_alone() {
 	grep -qz -- --banirq "/proc/$(pidof irqbalance)/cmdline" || return 1
 	grep -qz -- --interval=2 "/proc/$(pidof irqbalance)/cmdline" || return 1
 	first=$(placed)
-	load_of_tenant 2 5
+	load_of_tenant 2 40 && sleep 4
 	[ "$(placed)" = "$first" ] && interrupts_placed
 }
 balanced || die "irqbalance does not start"

@@ -133,13 +133,14 @@ disk_of_tenant() {
 	esac
 }
 
-# load_of_tenant N SECONDS: reads and writes of this tenant alone.
+# load_of_tenant N MEGABYTES: reads and writes of this tenant alone. So much, not
+# so long: what a slow machine does in some seconds drowns in the others' keep-alives.
 load_of_tenant() {
 	local disk
 	disk=$(disk_of_tenant "$1")
 	on-peer test -b "$disk" || { echo "tenant $1 has no disk: '$disk'"; return 1; }
 	on-peer fio --name=load --filename="$disk" --rw=randrw --rwmixread=70 --bs=4k --iodepth=8 --ioengine=libaio \
-		--direct=1 --time_based --runtime="$2" --thread --minimal >/dev/null
+		--direct=1 --io_size="$2m" --thread --minimal >/dev/null
 }
 
 # ---- what the kernel counts ----------------------------------------------------
