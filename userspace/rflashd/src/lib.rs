@@ -2,6 +2,7 @@
 //! The flash server.
 
 pub mod backend;
+pub mod cli;
 pub mod config;
 pub mod dataplane;
 pub mod metrics;

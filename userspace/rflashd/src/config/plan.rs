@@ -102,6 +102,8 @@ pub struct Promise {
     /// `None`: whoever connects.
     pub host: Option<String>,
     pub class: Class,
+    /// Its hosts may ask for another class.
+    pub open: bool,
     /// `None`: where the packets arrive.
     pub cpus: Option<Vec<u32>>,
     /// Index of the device.
@@ -429,6 +431,7 @@ impl Maker {
             nqn: tenant.nqn.0.clone(),
             host,
             class,
+            open: tenant.class.is_none() && !place.has("weight"),
             cpus: Some(tenant.cpus.0.clone()).filter(|c| !c.is_empty()),
             device,
             place: place.clone(),
@@ -438,7 +441,7 @@ impl Maker {
     fn class(&mut self, tenant: &Tenant) -> Class {
         let place = &tenant.place;
         match tenant.class {
-            ClassWord::BestEffort => {
+            None | Some(ClassWord::BestEffort) => {
                 for key in ["slo-p95", "slo-iops", "slo-read-pct", "slo-block"] {
                     if place.has(key) {
                         let text =
@@ -450,7 +453,7 @@ impl Maker {
                     weight: tenant.weight.0 as u32,
                 }
             }
-            ClassWord::LatencyCritical => {
+            Some(ClassWord::LatencyCritical) => {
                 if place.has("weight") {
                     let text = "a latency-critical tenant has none: leave it out";
                     self.problems.at(place, "weight", text);

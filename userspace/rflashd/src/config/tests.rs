@@ -40,6 +40,7 @@ fn a_tenant_with_a_device() {
         block: 4096,
     };
     assert_eq!(promise.class, want);
+    assert!(!promise.open);
 }
 
 /// What rflash-target writes.
@@ -56,6 +57,7 @@ fn files_of_rflash_target() {
     assert_eq!(plan.devices[0].name, "/dev/disk/by-partuuid/0a0b0c0d-01");
     assert_eq!(plan.promises[0].class, Class::BestEffort { weight: 100 });
     assert_eq!(plan.promises[0].cpus, None);
+    assert!(plan.promises[0].open);
 }
 
 #[test]

@@ -142,7 +142,8 @@ section! {
         /// Its host. Unset: whoever connects.
         pub host: Option<Nqn> = "host", None, optional, Reload;
         /// lc: latency-critical, with the slo keys; be: best-effort, with a weight.
-        pub class: ClassWord = "class", ClassWord::BestEffort, optional, Reload;
+        /// Unset: best-effort, and its hosts may ask for something else (`rflash connect --class`).
+        pub class: Option<ClassWord> = "class", None, optional, Reload;
         /// Its share among best-effort tenants.
         pub weight: Number<1, 10_000> = "weight", Number(100), optional, Reload;
         /// Latency of reads that 95 % do not exceed, in microseconds.

@@ -134,7 +134,7 @@ const UNITS: [(&str, u32); 9] = [
 ];
 
 impl Bytes {
-    fn parse(text: &str) -> Option<Bytes> {
+    pub fn parse(text: &str) -> Option<Bytes> {
         let (digits, shift) = UNITS
             .iter()
             .find_map(|(unit, shift)| text.strip_suffix(unit).map(|d| (d, *shift)))

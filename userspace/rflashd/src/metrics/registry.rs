@@ -15,15 +15,17 @@ type Row = Box<[OnceLock<Box<TenantStats>>]>;
 pub struct CoreMetrics {
     pub core: CoreStats,
     /// Of each device a row of tenants. What no request came for has no memory.
-    tenants: Box<[Row]>,
+    tenants: Box<[OnceLock<Row>]>,
+    /// Length of a row.
+    most: usize,
 }
 
 impl CoreMetrics {
     fn new(devices: usize, tenants: usize) -> CoreMetrics {
-        let row = || (0..tenants).map(|_| OnceLock::new()).collect();
         CoreMetrics {
             core: CoreStats::default(),
-            tenants: (0..devices).map(|_| row()).collect(),
+            tenants: (0..devices).map(|_| OnceLock::new()).collect(),
+            most: tenants,
         }
     }
 
@@ -31,17 +33,15 @@ impl CoreMetrics {
     /// call (40 KiB). Nothing when there is no such index.
     #[inline]
     pub fn tenant(&self, device: usize, tenant: usize) -> Option<&TenantStats> {
-        let slot = self.tenants.get(device)?.get(tenant)?;
-        Some(slot.get_or_init(Box::default))
+        let row = self.tenants.get(device)?;
+        let row = row.get_or_init(|| (0..self.most).map(|_| OnceLock::new()).collect());
+        Some(row.get(tenant)?.get_or_init(Box::default))
     }
 
     /// The same for a reader: nothing is made.
     fn seen(&self, device: usize, tenant: usize) -> Option<&TenantStats> {
-        self.tenants
-            .get(device)?
-            .get(tenant)?
-            .get()
-            .map(Box::as_ref)
+        let row = self.tenants.get(device)?.get()?;
+        row.get(tenant)?.get().map(Box::as_ref)
     }
 }
 
@@ -108,7 +108,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// `tenants` is the most that a device can have.
+    /// Room for so many devices, and so many tenants of each; what is not used
+    /// costs 16 bytes a device.
     pub fn new(cores: usize, devices: usize, tenants: usize) -> Registry {
         Registry {
             cores: (0..cores)
