@@ -36,7 +36,7 @@ pub(crate) fn earned(rate: u64, elapsed: Nanos) -> (i64, Nanos) {
         let rest = if rest < per_second {
             0
         } else {
-            rest / per_second
+            rest.checked_div(per_second).unwrap_or(0)
         };
         return ((product / NANOS_PER_SEC) as i64, rest);
     }

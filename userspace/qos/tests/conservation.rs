@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! No token is made or lost: random schedules, on one thread and on several.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;

@@ -9,12 +9,15 @@ use crate::tenant::{Class, Nanos, Op, Slo};
 use crate::ticks::over;
 
 /// Of the device's rate, in percent, what may be promised. The rest is best
-/// effort's, so that it comes to a halt never.
+/// effort's, so that it never comes to a halt.
 const PROMISES_PCT: u64 = 99;
-/// Requests that a latency-critical tenant may have run before it has earned
-/// their tokens, beyond one p95 of its rate. Arrivals that are only on average
-/// as many as promised come in clusters: with 16, nine in ten of the promised
-/// IOPS in random (Poisson) order wait for tokens less than once in twenty.
+/// What a latency-critical tenant's rate is of the one it asks for, in percent.
+/// A queue that is fed at just the rate at which it is served grows without
+/// bound; what isn't needed flows into the bucket.
+const HEADROOM_PCT: u64 = 105;
+/// Requests, of the dearest kind it may send, that a latency-critical tenant may
+/// have run before it has earned their tokens, beyond one p95 of its rate.
+/// Arrivals that are only on average as many as promised come in clusters.
 const AHEAD: u64 = 16;
 /// The longest time of a slow tenant's rate that these may be.
 const AHEAD_US: u64 = 10_000;
@@ -84,8 +87,8 @@ impl Plan {
         };
         let reads = u64::from(slo.read_pct.min(100));
         let hundred = reads * to_u64(read) + (100 - reads) * to_u64(model.cost(Op::Write, block));
-        let tokens = u128::from(slo.iops) * u128::from(hundred);
-        u64::try_from(tokens.div_ceil(100))
+        let tokens = u128::from(slo.iops) * u128::from(hundred * HEADROOM_PCT);
+        u64::try_from(tokens.div_ceil(100 * 100))
             .unwrap_or(u64::MAX)
             .min(1 << 48)
     }
@@ -104,8 +107,13 @@ impl Plan {
             Class::BestEffort { weight } => Terms::BestEffort { weight },
             Class::LatencyCritical(slo) => {
                 let rate = self.tokens_for(model, &slo).min(RATE_MAX);
-                let ahead =
-                    (rate * AHEAD / u64::from(slo.iops.max(1))).min(rate * AHEAD_US / 1_000_000);
+                let dearest = if slo.read_pct == 100 {
+                    Op::Read
+                } else {
+                    Op::Write
+                };
+                let ahead = AHEAD * to_u64(model.cost(dearest, u64::from(slo.block)));
+                let ahead = ahead.min(rate * AHEAD_US / 1_000_000);
                 let deficit = rate * u64::from(slo.p95_us) / 1_000_000 + ahead;
                 Terms::LatencyCritical {
                     rate: u32::try_from(rate).unwrap_or(u32::MAX),
