@@ -283,6 +283,7 @@ static int rflash_use_identity(struct rflash_ctrl *ctrl,
 	ctrl->vwc = id->vwc & NVME_CTRL_VWC_PRESENT;
 	ctrl->tbkas = le32_to_cpu(id->ctratt) & NVME_CTRL_ATTR_TBKAS;
 	ctrl->vid = le16_to_cpu(id->vid);
+	ctrl->tenant_version = rflash_tenant_version((const void *)id->vs);
 	rflash_copy_text(ctrl->model, id->mn, sizeof(id->mn));
 	rflash_copy_text(ctrl->serial, id->sn, sizeof(id->sn));
 	rflash_copy_text(ctrl->firmware, id->fr, sizeof(id->fr));
@@ -311,6 +312,130 @@ int rflash_admin_setup(struct rflash_ctrl *ctrl)
 		ret = rflash_use_identity(ctrl, id);
 	kfree(id);
 	return ret;
+}
+
+static int rflash_tenant_exec(struct rflash_ctrl *ctrl, u8 opcode,
+			      struct rflash_tenant_data *data)
+{
+	struct nvme_command c = { };
+
+	c.common.opcode = opcode;
+	c.common.cdw10 = cpu_to_le32(sizeof(*data) / sizeof(u32));
+	return rflash_queue_exec(ctrl->queues[0], &c, data, sizeof(*data),
+				 opcode == RFLASH_ADMIN_TENANT_SET, NULL,
+				 ctrl->connect_timeout);
+}
+
+/* Ask for the promise. Return: a state, or a negative errno. */
+static int rflash_tenant_set(struct rflash_ctrl *ctrl,
+			     struct rflash_tenant_data *data)
+{
+	char text[RFLASH_TENANT_TEXT_LEN];
+	int ret;
+
+	rflash_tenant_encode(&ctrl->opts.tenant, data);
+	ret = rflash_tenant_exec(ctrl, RFLASH_ADMIN_TENANT_SET, data);
+	if (ret < 0)
+		return ret;
+	if (!ret)
+		return RFLASH_TENANT_STATE_GRANTED;
+	if ((ret & 0x7ff) == NVME_SC_INVALID_OPCODE)
+		return RFLASH_TENANT_STATE_UNSUPPORTED;
+
+	rflash_tenant_text(&ctrl->opts.tenant, text);
+	/* Disks that are in use are better served without it than not at all. */
+	if (ctrl->tagset_ready) {
+		if (ctrl->tenant_state != RFLASH_TENANT_STATE_REFUSED)
+			rflash_warn(ctrl,
+				    "the target now refuses the promise (NVMe status 0x%x): I/O goes on without %s",
+				    ret, text);
+		return RFLASH_TENANT_STATE_REFUSED;
+	}
+	rflash_ctrl_error(ctrl, "the target refused the promise with NVMe status 0x%x: %s",
+			  ret, text);
+	return -EDQUOT;
+}
+
+/* What is in force; of no class if the target does not say. */
+static int rflash_tenant_get(struct rflash_ctrl *ctrl,
+			     struct rflash_tenant_data *data,
+			     struct rflash_tenant *granted)
+{
+	struct rflash_tenant said;
+	const char *bad;
+	u32 value;
+	int ret;
+
+	memset(data, 0, sizeof(*data));
+	ret = rflash_tenant_exec(ctrl, RFLASH_ADMIN_TENANT_GET, data);
+	if (ret || !memchr_inv(data, 0, sizeof(*data)))
+		return min(ret, 0);
+	bad = rflash_tenant_decode(data, &said, &value);
+	if (bad)
+		rflash_warn(ctrl, "the target shows a promise that can't be read: %s is %u",
+			    bad, value);
+	else
+		*granted = said;
+	return 0;
+}
+
+static void rflash_tenant_publish(struct rflash_ctrl *ctrl,
+				  enum rflash_tenant_state state,
+				  const struct rflash_tenant *granted)
+{
+	enum rflash_tenant_state before;
+	char text[RFLASH_TENANT_TEXT_LEN];
+	unsigned long flags;
+
+	spin_lock_irqsave(&ctrl->lock, flags);
+	before = ctrl->tenant_state;
+	ctrl->tenant_state = state;
+	ctrl->tenant_granted = *granted;
+	spin_unlock_irqrestore(&ctrl->lock, flags);
+	if (state == before)
+		return;
+	rflash_tenant_text(&ctrl->opts.tenant, text);
+	if (state == RFLASH_TENANT_STATE_UNSUPPORTED)
+		rflash_warn(ctrl, "the target does not know tenants: it is used without the promise of %s",
+			    text);
+	else if (state == RFLASH_TENANT_STATE_GRANTED &&
+		 before != RFLASH_TENANT_STATE_UNASKED)
+		rflash_info(ctrl, "the target promises %s again", text);
+}
+
+/**
+ * rflash_admin_tenant - ask for the promise, and learn what is in force
+ * @ctrl: the controller, identified; its I/O queues are not connected yet
+ *
+ * Nothing is sent to a target that has not said that it knows tenants.
+ *
+ * Return: 0; -EDQUOT if the first connect is refused the promise; else the
+ * connection's trouble.
+ */
+int rflash_admin_tenant(struct rflash_ctrl *ctrl)
+{
+	bool asked = ctrl->opts.tenant.class != RFLASH_TENANT_NONE;
+	struct rflash_tenant granted = { };
+	struct rflash_tenant_data *data;
+	int ret, state = asked ? RFLASH_TENANT_STATE_UNSUPPORTED :
+				 RFLASH_TENANT_STATE_UNASKED;
+
+	if (!ctrl->tenant_version)
+		goto publish;
+	data = kzalloc(sizeof(*data), GFP_KERNEL);
+	if (!data)
+		return -ENOMEM;
+	if (asked)
+		state = rflash_tenant_set(ctrl, data);
+	if (state == RFLASH_TENANT_STATE_GRANTED)
+		granted = ctrl->opts.tenant;
+	ret = state < 0 ? state : rflash_tenant_get(ctrl, data, &granted);
+	kfree(data);
+	if (ret)
+		return ret;
+publish:
+	rflash_tenant_publish(ctrl, state, &granted);
+	return 0;
 }
 
 static int rflash_set_features(struct rflash_ctrl *ctrl, u8 fid, u32 value,

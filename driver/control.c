@@ -32,6 +32,12 @@ static const struct nla_policy rflash_connect_policy[RFLASH_A_MAX + 1] = {
 	[RFLASH_A_FAST_IO_FAIL_TMO] = { .type = NLA_S32 },
 	[RFLASH_A_HDR_DIGEST]	    = { .type = NLA_FLAG },
 	[RFLASH_A_DATA_DIGEST]	    = { .type = NLA_FLAG },
+	[RFLASH_A_TENANT_CLASS]	    = { .type = NLA_U32 },
+	[RFLASH_A_TENANT_P95_US]    = { .type = NLA_U32 },
+	[RFLASH_A_TENANT_IOPS]	    = { .type = NLA_U32 },
+	[RFLASH_A_TENANT_READ_PCT]  = { .type = NLA_U32 },
+	[RFLASH_A_TENANT_BLOCK]	    = { .type = NLA_U32 },
+	[RFLASH_A_TENANT_WEIGHT]    = { .type = NLA_U32 },
 };
 
 static const struct nla_policy rflash_id_policy[RFLASH_A_MAX + 1] = {
@@ -159,6 +165,88 @@ static int rflash_get_numbers(struct genl_info *info, struct rflash_opts *opts)
 	return 0;
 }
 
+/* What goes with a class, and which numbers it must have. */
+static const struct rflash_tenant_attr {
+	int type;
+	const char *name;
+	enum rflash_tenant_class class;
+	bool required;
+	u32 min, max, fallback;
+	size_t offset;			/* in struct rflash_tenant, a u32 */
+} rflash_tenant_attrs[] = {
+	{ RFLASH_A_TENANT_P95_US, "the p95 latency",
+	  RFLASH_TENANT_LATENCY_CRITICAL, true, 1, RFLASH_TENANT_P95_MAX, 0,
+	  offsetof(struct rflash_tenant, p95_us) },
+	{ RFLASH_A_TENANT_IOPS, "the IOPS",
+	  RFLASH_TENANT_LATENCY_CRITICAL, true, 1, RFLASH_TENANT_IOPS_MAX, 0,
+	  offsetof(struct rflash_tenant, iops) },
+	{ RFLASH_A_TENANT_READ_PCT, "the share of reads",
+	  RFLASH_TENANT_LATENCY_CRITICAL, true, 0, 100, 0,
+	  offsetof(struct rflash_tenant, read_pct) },
+	{ RFLASH_A_TENANT_BLOCK, "the block size",
+	  RFLASH_TENANT_LATENCY_CRITICAL, false, RFLASH_TENANT_BLOCK_MIN,
+	  RFLASH_TENANT_BLOCK_MAX, RFLASH_TENANT_BLOCK_DEFAULT,
+	  offsetof(struct rflash_tenant, block) },
+	{ RFLASH_A_TENANT_WEIGHT, "the weight",
+	  RFLASH_TENANT_BEST_EFFORT, false, 1, RFLASH_TENANT_WEIGHT_MAX,
+	  RFLASH_TENANT_WEIGHT_DEFAULT,
+	  offsetof(struct rflash_tenant, weight) },
+};
+
+static int rflash_get_tenant_number(struct genl_info *info,
+				    const struct rflash_tenant_attr *a,
+				    struct rflash_tenant *tenant)
+{
+	struct nlattr *attr = info->attrs[a->type];
+	s64 value;
+	int ret;
+
+	if (tenant->class != a->class) {
+		if (!attr)
+			return 0;
+		NL_SET_ERR_MSG_ATTR_FMT(info->extack, attr,
+					"%s is not for this class of tenant",
+					a->name);
+		return -EINVAL;
+	}
+	if (!attr && a->required) {
+		NL_SET_ERR_MSG_FMT(info->extack, "%s of the tenant is missing",
+				   a->name);
+		return -EINVAL;
+	}
+	ret = rflash_get_number(info, a->type, a->name, a->min, a->max,
+				a->fallback, &value);
+	if (!ret)
+		*(u32 *)((void *)tenant + a->offset) = value;
+	return ret;
+}
+
+static int rflash_get_tenant(struct genl_info *info,
+			     struct rflash_tenant *tenant)
+{
+	s64 class;
+	size_t i;
+	int ret;
+
+	ret = rflash_get_number(info, RFLASH_A_TENANT_CLASS,
+				"the class of the tenant",
+				RFLASH_TENANT_LATENCY_CRITICAL,
+				RFLASH_TENANT_BEST_EFFORT, RFLASH_TENANT_NONE,
+				&class);
+	tenant->class = class;
+	for (i = 0; !ret && i < ARRAY_SIZE(rflash_tenant_attrs); i++)
+		ret = rflash_get_tenant_number(info, &rflash_tenant_attrs[i],
+					       tenant);
+	if (!ret && tenant->block % RFLASH_TENANT_BLOCK_MIN) {
+		NL_SET_ERR_MSG_ATTR_FMT(info->extack,
+					info->attrs[RFLASH_A_TENANT_BLOCK],
+					"the block size is %u, it must be a multiple of %u",
+					tenant->block, RFLASH_TENANT_BLOCK_MIN);
+		return -EINVAL;
+	}
+	return ret;
+}
+
 static int rflash_get_opts(struct genl_info *info, struct rflash_opts *opts)
 {
 	struct nlattr *transport = info->attrs[RFLASH_A_TRANSPORT];
@@ -190,7 +278,8 @@ static int rflash_get_opts(struct genl_info *info, struct rflash_opts *opts)
 	}
 	opts->hdr_digest = nla_get_flag(info->attrs[RFLASH_A_HDR_DIGEST]);
 	opts->data_digest = nla_get_flag(info->attrs[RFLASH_A_DATA_DIGEST]);
-	return rflash_get_numbers(info, opts);
+	ret = rflash_get_tenant(info, &opts->tenant);
+	return ret ? ret : rflash_get_numbers(info, opts);
 }
 
 static int rflash_put_ns(struct sk_buff *skb, struct rflash_ns *ns)
@@ -279,6 +368,44 @@ static int rflash_put_opts(struct sk_buff *skb, const struct rflash_ctrl *ctrl)
 	return 0;
 }
 
+static int rflash_put_promise(struct sk_buff *skb,
+			      const struct rflash_tenant *tenant)
+{
+	size_t i;
+
+	if (tenant->class == RFLASH_TENANT_NONE)
+		return 0;
+	if (nla_put_u32(skb, RFLASH_A_TENANT_CLASS, tenant->class))
+		return -EMSGSIZE;
+	for (i = 0; i < ARRAY_SIZE(rflash_tenant_attrs); i++) {
+		const struct rflash_tenant_attr *a = &rflash_tenant_attrs[i];
+
+		if (a->class == tenant->class &&
+		    nla_put_u32(skb, a->type,
+				*(const u32 *)((const void *)tenant + a->offset)))
+			return -EMSGSIZE;
+	}
+	return 0;
+}
+
+static int rflash_put_tenant(struct sk_buff *skb, struct rflash_ctrl *ctrl)
+{
+	struct rflash_tenant granted;
+	enum rflash_tenant_state state = rflash_ctrl_tenant(ctrl, &granted);
+	struct nlattr *nest;
+
+	if (rflash_put_promise(skb, &ctrl->opts.tenant) ||
+	    nla_put_u32(skb, RFLASH_A_TENANT_STATE, state))
+		return -EMSGSIZE;
+	if (granted.class == RFLASH_TENANT_NONE)
+		return 0;
+	nest = nla_nest_start(skb, RFLASH_A_TENANT_GRANTED);
+	if (!nest || rflash_put_promise(skb, &granted))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
 static int rflash_put_identity(struct sk_buff *skb,
 			       const struct rflash_ctrl *ctrl)
 {
@@ -318,7 +445,8 @@ static int rflash_put_ctrl(struct sk_buff *skb, struct rflash_ctrl *ctrl)
 	int ret = 0;
 
 	if (!nest || rflash_put_identity(skb, ctrl) ||
-	    rflash_put_opts(skb, ctrl) || rflash_put_state(skb, ctrl))
+	    rflash_put_opts(skb, ctrl) || rflash_put_state(skb, ctrl) ||
+	    rflash_put_tenant(skb, ctrl))
 		return -EMSGSIZE;
 
 	mutex_lock(&ctrl->ns_lock);

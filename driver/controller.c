@@ -66,6 +66,26 @@ enum rflash_ctrl_state rflash_ctrl_state(struct rflash_ctrl *ctrl)
 }
 
 /**
+ * rflash_ctrl_tenant - what the target promises, as of the last connect
+ * @ctrl: the controller
+ * @granted: filled in; its class is RFLASH_TENANT_NONE if the target said nothing
+ *
+ * Return: what came of asking. Any context.
+ */
+enum rflash_tenant_state rflash_ctrl_tenant(struct rflash_ctrl *ctrl,
+					    struct rflash_tenant *granted)
+{
+	enum rflash_tenant_state state;
+	unsigned long flags;
+
+	spin_lock_irqsave(&ctrl->lock, flags);
+	state = ctrl->tenant_state;
+	*granted = ctrl->tenant_granted;
+	spin_unlock_irqrestore(&ctrl->lock, flags);
+	return state;
+}
+
+/**
  * rflash_ctrl_event - move the state: the only place that writes it
  * @ctrl: the controller
  * @event: what has happened

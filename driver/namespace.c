@@ -65,10 +65,23 @@ static ssize_t nqn_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(nqn);
 
+static ssize_t tenant_show(struct device *dev, struct device_attribute *attr,
+			   char *buf)
+{
+	char text[RFLASH_TENANT_TEXT_LEN];
+	struct rflash_tenant granted;
+
+	rflash_ctrl_tenant(rflash_disk_ns(dev_to_disk(dev))->ctrl, &granted);
+	rflash_tenant_text(&granted, text);
+	return sysfs_emit(buf, "%s\n", text);
+}
+static DEVICE_ATTR_RO(tenant);
+
 static struct attribute *rflash_ns_attrs[] = {
 	&dev_attr_wwid.attr,
 	&dev_attr_nsid.attr,
 	&dev_attr_nqn.attr,
+	&dev_attr_tenant.attr,
 	NULL,
 };
 

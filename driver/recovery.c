@@ -127,6 +127,8 @@ int rflash_ctrl_connect(struct rflash_ctrl *ctrl)
 	if (!ret)
 		ret = rflash_admin_setup(ctrl);
 	if (!ret)
+		ret = rflash_admin_tenant(ctrl);
+	if (!ret)
 		ret = rflash_connect_io(ctrl);
 	if (!ret)
 		ret = rflash_ns_revalidate(ctrl);

@@ -24,6 +24,7 @@
 #include "state.h"
 #include "stats.h"
 #include "tags.h"
+#include "tenant.h"
 #include "transport.h"
 
 #define RFLASH_ERROR_LEN	320
@@ -147,6 +148,7 @@ struct rflash_opts {
 	s32 fast_io_fail_tmo;
 	bool hdr_digest;
 	bool data_digest;
+	struct rflash_tenant tenant;
 };
 
 /**
@@ -164,7 +166,8 @@ struct rflash_batch {
  *
  * @ref: held by the list of controllers until removal is done, by each
  *	namespace until its disk is freed, and by whoever looked it up
- * @lock: protects @state, @last_error and @error_logged; a leaf, softirq-safe
+ * @lock: protects @state, @last_error, @error_logged, @tenant_state and
+ *	@tenant_granted; a leaf, softirq-safe
  * @state: written by rflash_ctrl_event() alone
  * @io_failing: held and new I/O is to fail: fast_io_fail_tmo has passed, or
  *	the controller is being removed without a connection
@@ -174,6 +177,10 @@ struct rflash_batch {
  *
  * @connection_lock: serialises bringing connections into use with taking them
  *	down; taken before @ns_lock and the queues' locks
+ *
+ * @tenant_version: of the tenant commands that the target has; 0: it has none
+ * @tenant_state: what came of asking for opts.tenant, at the last connect
+ * @tenant_granted: what the target then said is in force
  *
  * What one connection attempt learns (@cap to @oncs, @nr_io_queues) is
  * written by the connect path alone, of which there is one at a time.
@@ -189,7 +196,7 @@ struct rflash_ctrl {
 	struct sockaddr_storage host_addr;
 	unsigned long connect_timeout;	/* jiffies, for one step */
 
-	spinlock_t lock;		/* state, last_error */
+	spinlock_t lock;		/* state, last_error, tenant_* */
 	enum rflash_ctrl_state state;
 	char last_error[RFLASH_ERROR_LEN];
 	bool error_logged;		/* in this outage */
@@ -214,11 +221,15 @@ struct rflash_ctrl {
 	u16 oncs;
 	u16 vid;
 	u16 sqsize;			/* 0-based, as in Connect */
+	u16 tenant_version;		/* see above */
 	bool vwc;
 	bool tbkas;			/* traffic-based keep-alive */
 	char model[41];
 	char serial[21];
 	char firmware[9];
+
+	enum rflash_tenant_state tenant_state;	/* see above */
+	struct rflash_tenant tenant_granted;	/* see above */
 
 	struct mutex ns_lock;		/* namespaces, io_quiesced */
 	struct list_head namespaces;
@@ -290,6 +301,8 @@ struct rflash_ctrl *rflash_ctrl_find(const struct net *net, u32 id);
 struct rflash_ctrl *rflash_ctrl_next(const struct net *net, u32 id);
 void rflash_ctrl_put(struct rflash_ctrl *ctrl);
 enum rflash_ctrl_state rflash_ctrl_state(struct rflash_ctrl *ctrl);
+enum rflash_tenant_state rflash_ctrl_tenant(struct rflash_ctrl *ctrl,
+					    struct rflash_tenant *granted);
 bool rflash_ctrl_event(struct rflash_ctrl *ctrl, enum rflash_event event);
 __printf(2, 3) void rflash_ctrl_error(struct rflash_ctrl *ctrl,
 				      const char *fmt, ...);
@@ -308,6 +321,7 @@ void rflash_recovery_cancel(struct rflash_ctrl *ctrl);
 /* admin.c */
 int rflash_admin_setup(struct rflash_ctrl *ctrl);
 int rflash_admin_connect(struct rflash_queue *queue);
+int rflash_admin_tenant(struct rflash_ctrl *ctrl);
 int rflash_admin_set_queues(struct rflash_ctrl *ctrl, u32 *nr);
 int rflash_admin_ns_list(struct rflash_ctrl *ctrl, u32 after, __le32 *list);
 int rflash_admin_identify_ns(struct rflash_ctrl *ctrl, u32 nsid,

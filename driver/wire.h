@@ -124,4 +124,66 @@ static_assert(offsetof(struct nvme_tcp_data_pdu, data_offset) == 12);
 static_assert(offsetof(struct nvme_tcp_data_pdu, data_length) == 16);
 static_assert(sizeof(struct nvme_tcp_cmd_pdu) + NVME_TCP_DIGEST_LENGTH <= RFLASH_PDU_HEAD_MAX);
 
+/*
+ * Tenants, which rflashd knows beyond the standard: two vendor-specific admin
+ * commands and, in the vendor's area of Identify Controller, how a host sees
+ * that the controller has them. The Rust twin is nvme-wire's tenant.rs.
+ */
+#define RFLASH_ADMIN_TENANT_SET		0xc1	/* to the controller */
+#define RFLASH_ADMIN_TENANT_GET		0xc2	/* from the controller */
+#define RFLASH_TENANT_VERSION		1
+#define RFLASH_SIGNATURE_MAGIC		"rflash\0"	/* 8 bytes with its end */
+
+/**
+ * struct rflash_tenant_data - data of Tenant Set and Tenant Get
+ * @version: RFLASH_TENANT_VERSION
+ * @class: enum rflash_tenant_class, not RFLASH_TENANT_NONE
+ * @read_pct: reads among @iops, 0 to 100 %
+ * @reserved3: 0
+ * @p95_us: p95 of the latency of reads in microseconds, at least 1
+ * @iops: reads and writes per second, at least 1
+ * @block: bytes of each, 512 to 1 MiB and a multiple of 512
+ * @weight: share among best-effort tenants, at least 1
+ * @reserved20: 0
+ *
+ * @weight is 0 in a latency-critical one, the other numbers in a best-effort
+ * one. Tenant Get may return nothing but zeroes: there is no promise.
+ */
+struct rflash_tenant_data {
+	__u8 version;
+	__u8 class;
+	__u8 read_pct;
+	__u8 reserved3;
+	__le32 p95_us;
+	__le32 iops;
+	__le32 block;
+	__le32 weight;
+	__u8 reserved20[44];
+};
+
+static_assert(sizeof(struct rflash_tenant_data) == 64);
+static_assert(offsetof(struct rflash_tenant_data, p95_us) == 4);
+static_assert(offsetof(struct rflash_tenant_data, iops) == 8);
+static_assert(offsetof(struct rflash_tenant_data, block) == 12);
+static_assert(offsetof(struct rflash_tenant_data, weight) == 16);
+
+/**
+ * struct rflash_signature - head of the vendor's area of Identify Controller
+ * @magic: RFLASH_SIGNATURE_MAGIC
+ * @version: highest version of the tenant commands that the controller has
+ * @reserved10: not looked at
+ */
+struct rflash_signature {
+	char magic[8];
+	__le16 version;
+	__u8 reserved10[6];
+};
+
+static_assert(sizeof(struct rflash_signature) == 16);
+static_assert(sizeof(RFLASH_SIGNATURE_MAGIC) == sizeof_field(struct rflash_signature, magic));
+static_assert(offsetof(struct rflash_signature, version) == 8);
+static_assert(offsetof(struct nvme_id_ctrl, vs) == 3072);
+static_assert(sizeof_field(struct nvme_id_ctrl, vs) >= sizeof(struct rflash_signature));
+static_assert(offsetof(struct nvme_common_command, cdw10) == 40);
+
 #endif /* _RFLASH_WIRE_H */

@@ -40,6 +40,22 @@
  *					exceed RFLASH_A_CTRL_LOSS_TMO
  *	  RFLASH_A_HDR_DIGEST		flag, CRC32C over headers
  *	  RFLASH_A_DATA_DIGEST		flag, CRC32C over data
+ *	  RFLASH_A_TENANT_CLASS		u32, enum rflash_tenant_class: the promise to
+ *					ask the target for (default: none)
+ *	  RFLASH_A_TENANT_P95_US	u32, 1..RFLASH_TENANT_P95_MAX microseconds
+ *	  RFLASH_A_TENANT_IOPS		u32, 1..RFLASH_TENANT_IOPS_MAX per second
+ *	  RFLASH_A_TENANT_READ_PCT	u32, 0..100 (these three are required of
+ *					RFLASH_TENANT_LATENCY_CRITICAL)
+ *	  RFLASH_A_TENANT_BLOCK		u32, bytes, RFLASH_TENANT_BLOCK_MIN.._MAX, a
+ *					multiple of _MIN (default 4096; only of
+ *					RFLASH_TENANT_LATENCY_CRITICAL)
+ *	  RFLASH_A_TENANT_WEIGHT	u32, 1..RFLASH_TENANT_WEIGHT_MAX (default 100;
+ *					only of RFLASH_TENANT_BEST_EFFORT)
+ *
+ *	A target that does not know tenants is used without a promise;
+ *	RFLASH_A_TENANT_STATE in the reply says so. The promise is asked for
+ *	again by every reconnect; one that is refused then does not keep the
+ *	connection from being made.
  *
  *	Reply: one RFLASH_A_CTRL.
  *
@@ -52,6 +68,7 @@
  *	  ENXIO		the target has no such subsystem
  *	  EACCES	the target does not admit this host NQN
  *	  EBUSY		the target has no controller or queue free
+ *	  EDQUOT	the target refused the promise that was asked for
  *	  ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, ECONNRESET
  *			as connect(2)
  *	  EPROTO	the peer broke the protocol
@@ -104,6 +121,13 @@
 #define RFLASH_CTRL_LOSS_TMO_DEFAULT	600
 #define RFLASH_FAST_IO_FAIL_TMO_DEFAULT	(-1)
 #define RFLASH_TMO_MAX			(7 * 24 * 3600)
+#define RFLASH_TENANT_P95_MAX		1000000		/* microseconds */
+#define RFLASH_TENANT_IOPS_MAX		100000000
+#define RFLASH_TENANT_BLOCK_MIN		512		/* bytes */
+#define RFLASH_TENANT_BLOCK_MAX		1048576
+#define RFLASH_TENANT_BLOCK_DEFAULT	4096
+#define RFLASH_TENANT_WEIGHT_MAX	10000
+#define RFLASH_TENANT_WEIGHT_DEFAULT	100
 #define RFLASH_TCP_PORT			"4420"
 #define RFLASH_TCP_DISC_PORT		"8009"
 
@@ -132,6 +156,22 @@ enum rflash_ctrl_state {
 	RFLASH_CTRL_DELETING,		/* being removed */
 	RFLASH_CTRL_DEAD,		/* removed; only references are left */
 	__RFLASH_CTRL_STATES,
+};
+
+/* RFLASH_A_TENANT_CLASS, u32: whom the target makes which promise. */
+enum rflash_tenant_class {
+	RFLASH_TENANT_NONE,
+	RFLASH_TENANT_LATENCY_CRITICAL,	/* p95 of reads at so many IOPS */
+	RFLASH_TENANT_BEST_EFFORT,	/* a share, by weight, of what is left */
+};
+
+/* RFLASH_A_TENANT_STATE, u32: what came of asking, at the last connect. */
+enum rflash_tenant_state {
+	RFLASH_TENANT_STATE_UNASKED,
+	RFLASH_TENANT_STATE_GRANTED,
+	RFLASH_TENANT_STATE_REFUSED,	/* by a reconnect; it goes on without */
+	RFLASH_TENANT_STATE_UNSUPPORTED, /* the target does not know tenants */
+	__RFLASH_TENANT_STATES,
 };
 
 /* Top-level attributes; also those of the nest RFLASH_A_CTRL. */
@@ -169,6 +209,20 @@ enum rflash_attr {
 	RFLASH_A_QUEUE,			/* nest of RFLASH_QUEUE_A_*, one per queue */
 	RFLASH_A_NS_INSTANCE,		/* u32, the N of /dev/rflashN */
 	RFLASH_A_STATS,			/* nest of RFLASH_STATS_A_* */
+	RFLASH_A_TENANT_CLASS,		/* u32; in replies what was asked for, absent
+					 * if nothing was; so are those that follow
+					 */
+	RFLASH_A_TENANT_P95_US,		/* u32, p95 of the latency of reads */
+	RFLASH_A_TENANT_IOPS,		/* u32, reads and writes per second */
+	RFLASH_A_TENANT_READ_PCT,	/* u32, reads among them */
+	RFLASH_A_TENANT_BLOCK,		/* u32, bytes per read or write */
+	RFLASH_A_TENANT_WEIGHT,		/* u32, share among the best-effort */
+	RFLASH_A_TENANT_STATE,		/* u32, enum rflash_tenant_state; replies only */
+	RFLASH_A_TENANT_GRANTED,	/* nest of RFLASH_A_TENANT_*, what the target
+					 * said is in force, whether asked for or by
+					 * its own configuration; replies only,
+					 * absent if it did not say
+					 */
 	__RFLASH_A_MAX,
 #define RFLASH_A_MAX (__RFLASH_A_MAX - 1)
 };

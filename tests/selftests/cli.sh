@@ -52,7 +52,7 @@ json() {
 	python3 -c '
 import json, sys
 v = json.load(open(sys.argv[1]))
-keys = set("device nqn transport traddr trsvcid state nsid wwid size_bytes block_size queues poll_queues reconnects".split())
+keys = set("device nqn transport traddr trsvcid state nsid wwid size_bytes block_size queues poll_queues reconnects class tenant".split())
 sides = set("ios bytes errors latency_us".split())
 latency = set("mean p50 p95 p99 p999 max".split())
 sys.exit(not eval(sys.argv[2]))' "$OUT/json" "$expression"

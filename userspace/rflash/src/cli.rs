@@ -51,7 +51,9 @@ pub enum Verb {
     #[command(after_long_help = "\
 Examples:
   rflash connect -t tcp -a 192.0.2.10 -n nqn.2024-01.io.example:flash1
-  rflash connect -a [2001:db8::10] -s 4420 -n nqn.2024-01.io.example:flash1 -i 4 -l -1 -g -G")]
+  rflash connect -a [2001:db8::10] -s 4420 -n nqn.2024-01.io.example:flash1 -i 4 -l -1 -g -G
+  rflash connect -a 192.0.2.10 -n nqn.2024-01.io.example:db --class lc \\
+    --slo-p95 500 --slo-iops 20000 --slo-read-pct 90")]
     Connect(ConnectArgs),
 
     /// Disconnect from subsystems and remove their block devices
@@ -71,12 +73,15 @@ Examples:
     ///
     /// One line for each device; a controller that has no namespaces has one
     /// too, with `-` (null in JSON) for the device. `queues` is what the target
-    /// granted, `reconnects` how often the connection had to be made again.
+    /// granted, `reconnects` how often the connection had to be made again. -v adds
+    /// the class of tenant that the server has this host in, and what it promised
+    /// or refused at the last connect.
     #[command(after_long_help = "\
 Examples:
   rflash list
+  rflash list -v
   rflash list -o json | jq -r '.[] | select(.state != \"live\") | .device'")]
-    List(OutputArgs),
+    List(ListArgs),
 
     /// Show everything about one block device
     ///
@@ -169,6 +174,15 @@ pub struct OutputArgs {
         default_value = "text"
     )]
     pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Show what the server promises, too
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

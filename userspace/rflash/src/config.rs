@@ -260,6 +260,18 @@ fn set(o: &mut ConnectOptions, key: &str, value: &DeValue<'_>) -> Result<(), &'s
         "fast-io-fail-tmo" => o.fast_io_fail_tmo = Some(number()?),
         "hdr-digest" => o.hdr_digest = switch()?,
         "data-digest" => o.data_digest = switch()?,
+        "class" => o.tenant.class = Some(string()?),
+        "slo-p95" => o.tenant.slo_p95 = Some(number()?),
+        "slo-iops" => o.tenant.slo_iops = Some(number()?),
+        "slo-read-pct" => o.tenant.slo_read_pct = Some(number()?),
+        // A number of bytes, or with a unit.
+        "slo-bs" => {
+            o.tenant.slo_bs = Some(match number() {
+                Ok(bytes) => bytes.to_string(),
+                Err(_) => string().map_err(|_| "a size such as \"4k\"")?,
+            })
+        }
+        "weight" => o.tenant.weight = Some(number()?),
         _ => return Err("a key that exists"),
     }
     Ok(())
@@ -357,6 +369,27 @@ mod tests {
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].options.traddr, "b");
         assert_eq!(errors.len(), 1);
+    }
+
+    #[test]
+    fn a_class_of_tenants() {
+        let (entries, errors) = read_text(
+            "[defaults]\nclass = \"lc\"\nslo-p95 = 500\nslo_iops = 20000\nslo-read-pct = 90\n\
+             [[connect]]\ntraddr = \"192.0.2.1\"\nnqn = \"nqn.a\"\nslo-bs = 8192\n\
+             [[connect]]\ntraddr = \"192.0.2.1\"\nnqn = \"nqn.b\"\nslo-bs = \"16k\"\nweight = 3\n",
+        );
+        assert_eq!(errors, [""; 0]);
+        let check = |at: usize| {
+            let entry = &entries[at];
+            let made = entry.options.tenant.check();
+            made.map_err(|p| entry.problem(&p).to_string())
+        };
+        assert!(check(0).unwrap().is_some());
+        assert_eq!(entries[0].options.tenant.slo_bs.as_deref(), Some("8192"));
+        assert_eq!(
+            check(1).unwrap_err(),
+            "a.toml:14: weight: this is for --class be"
+        );
     }
 
     #[test]

@@ -3,8 +3,11 @@
 
 use std::net::IpAddr;
 
+use nvme_wire::tenant::Class;
+
 use crate::histogram::Histogram;
 use crate::netlink::{Attr, Attrs, Builder, Client, NetlinkError, Port};
+use crate::promise;
 use crate::uapi::{self, State, attr};
 
 /// A request to connect; everything in it has been checked as far as this side
@@ -26,6 +29,7 @@ pub struct ConnectRequest {
     pub fast_io_fail_tmo: Option<i32>,
     pub hdr_digest: bool,
     pub data_digest: bool,
+    pub tenant: Option<Class>,
 }
 
 /// An address, with the scope that a link-local one needs.
@@ -72,6 +76,7 @@ pub struct Controller {
     pub serial: String,
     pub firmware: String,
     pub cntlid: u32,
+    pub tenant: promise::Promise,
     pub namespaces: Vec<Namespace>,
     pub queue_map: Vec<Queue>,
 }
@@ -187,8 +192,13 @@ fn encode_connect(r: &ConnectRequest) -> Builder {
             b = b.i32(kind, value);
         }
     }
-    b.flag(attr::HDR_DIGEST, r.hdr_digest)
-        .flag(attr::DATA_DIGEST, r.data_digest)
+    b = b
+        .flag(attr::HDR_DIGEST, r.hdr_digest)
+        .flag(attr::DATA_DIGEST, r.data_digest);
+    match &r.tenant {
+        Some(class) => promise::encode(b, class),
+        None => b,
+    }
 }
 
 /// The controller in an answer.
@@ -204,6 +214,7 @@ fn controller_of(answer: &[u8]) -> Result<Option<Controller>, NetlinkError> {
 
 fn decode_controller(nest: &Attr<'_>) -> Result<Controller, NetlinkError> {
     let mut id = None;
+    let mut asked = promise::Numbers::default();
     let mut c = Controller {
         id: 0,
         transport: String::new(),
@@ -229,6 +240,7 @@ fn decode_controller(nest: &Attr<'_>) -> Result<Controller, NetlinkError> {
         serial: String::new(),
         firmware: String::new(),
         cntlid: 0,
+        tenant: promise::Promise::default(),
         namespaces: Vec::new(),
         queue_map: Vec::new(),
     };
@@ -259,11 +271,14 @@ fn decode_controller(nest: &Attr<'_>) -> Result<Controller, NetlinkError> {
             attr::SERIAL => c.serial = a.string(),
             attr::FIRMWARE => c.firmware = a.string(),
             attr::CNTLID => c.cntlid = a.u32()?,
+            attr::TENANT_STATE => c.tenant.state = uapi::TenantState::from_wire(a.u32()?),
+            attr::TENANT_GRANTED => c.tenant.granted = promise::decode(&a)?,
             attr::NS => c.namespaces.push(decode_namespace(&a)?),
             attr::QUEUE => c.queue_map.push(decode_queue(&a)?),
-            _ => {}
+            _ => asked.take(&a)?,
         }
     }
+    c.tenant.asked = asked.class()?;
     c.id = id.ok_or(NetlinkError::Malformed("a controller has no id"))?;
     c.namespaces.sort_by_key(|ns| ns.instance);
     c.queue_map.sort_by_key(|q| q.qid);
@@ -418,6 +433,18 @@ pub(crate) mod tests {
             .string(attr::LAST_ERROR, "queue 1: the target reset the connection")
             .string(attr::MODEL, "Linux\u{1b}[2J")
             .u32(attr::CNTLID, 3)
+            .u32(attr::TENANT_CLASS, 1)
+            .u32(attr::TENANT_P95_US, 500)
+            .u32(attr::TENANT_IOPS, 20000)
+            .u32(attr::TENANT_READ_PCT, 90)
+            .u32(attr::TENANT_BLOCK, 4096)
+            .u32(attr::TENANT_STATE, 2)
+            .nest(
+                attr::TENANT_GRANTED,
+                Builder::new()
+                    .u32(attr::TENANT_CLASS, 2)
+                    .u32(attr::TENANT_WEIGHT, 100),
+            )
             .nest(attr::NS, namespace(2, 2))
             .nest(attr::NS, namespace(0, 1))
             .nest(attr::QUEUE, queue(1))
@@ -451,6 +478,12 @@ pub(crate) mod tests {
             fast_io_fail_tmo: None,
             hdr_digest: true,
             data_digest: false,
+            tenant: Some(Class::LatencyCritical {
+                p95_us: 500,
+                iops: 20000,
+                read_pct: 90,
+                block: 4096,
+            }),
         }
     }
 
@@ -476,6 +509,9 @@ pub(crate) mod tests {
         assert_eq!(number(attr::CTRL_LOSS_TMO), Some(-1));
         assert_eq!(number(attr::KATO), Some(0));
         assert_eq!(number(attr::QUEUE_SIZE), None);
+        assert_eq!(number(attr::TENANT_CLASS), Some(1));
+        assert_eq!(number(attr::TENANT_READ_PCT), Some(90));
+        assert_eq!(number(attr::TENANT_WEIGHT), None);
         assert!(text(attr::HDR_DIGEST).is_some());
         assert!(text(attr::DATA_DIGEST).is_none());
     }
@@ -490,6 +526,13 @@ pub(crate) mod tests {
         assert_eq!(c.queue_map[1].src_port, 40002);
         assert!(c.data_digest && !c.hdr_digest);
         assert!(!c.model.contains('\u{1b}'));
+        assert_eq!(c.tenant.asked, request().tenant);
+        assert_eq!(c.tenant.state, uapi::TenantState::Refused);
+        assert_eq!(
+            c.tenant.granted,
+            Some(Class::BestEffort { weight: 100 }),
+            "by the target's own configuration"
+        );
     }
 
     #[test]

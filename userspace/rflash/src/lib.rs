@@ -11,6 +11,7 @@ pub mod histogram;
 pub mod identity;
 pub mod netlink;
 pub mod options;
+pub mod promise;
 pub mod system;
 pub mod table;
 pub mod uapi;

@@ -8,6 +8,7 @@ use crate::address;
 use crate::control::{Address, ConnectRequest};
 use crate::error::Error;
 use crate::identity::{self, Keep};
+use crate::promise::TenantOptions;
 use crate::system::System;
 use crate::uapi;
 
@@ -116,49 +117,67 @@ pub struct ConnectOptions {
     /// Guard data with a CRC32C digest
     #[arg(short = 'G', long)]
     pub data_digest: bool,
+
+    #[command(flatten)]
+    pub tenant: TenantOptions,
 }
 
-/// One option that is wrong. The command line calls it by its letter, a file
-/// by its key.
+/// One option that is wrong. The command line calls it by its letter, if it has
+/// one, a file by its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub key: &'static str,
     pub text: String,
 }
 
-fn problem(key: &'static str, text: impl Into<String>) -> Problem {
+pub fn problem(key: &'static str, text: impl Into<String>) -> Problem {
     Problem {
         key,
         text: text.into(),
     }
 }
 
-/// Keys of the configuration file, which are the long options, with their letters.
-pub const KEYS: &[(&str, char)] = &[
-    ("transport", 't'),
-    ("traddr", 'a'),
-    ("trsvcid", 's'),
-    ("nqn", 'n'),
-    ("host-traddr", 'w'),
-    ("hostnqn", 'q'),
-    ("hostid", 'I'),
-    ("nr-io-queues", 'i'),
-    ("queue-size", 'Q'),
-    ("keep-alive-tmo", 'k'),
-    ("reconnect-delay", 'c'),
-    ("ctrl-loss-tmo", 'l'),
-    ("fast-io-fail-tmo", 'F'),
-    ("hdr-digest", 'g'),
-    ("data-digest", 'G'),
+/// Keys of the configuration file, which are the long options, with the letters
+/// of those that have one.
+pub const KEYS: &[(&str, Option<char>)] = &[
+    ("transport", Some('t')),
+    ("traddr", Some('a')),
+    ("trsvcid", Some('s')),
+    ("nqn", Some('n')),
+    ("host-traddr", Some('w')),
+    ("hostnqn", Some('q')),
+    ("hostid", Some('I')),
+    ("nr-io-queues", Some('i')),
+    ("queue-size", Some('Q')),
+    ("keep-alive-tmo", Some('k')),
+    ("reconnect-delay", Some('c')),
+    ("ctrl-loss-tmo", Some('l')),
+    ("fast-io-fail-tmo", Some('F')),
+    ("hdr-digest", Some('g')),
+    ("data-digest", Some('G')),
+    ("class", None),
+    ("slo-p95", None),
+    ("slo-iops", None),
+    ("slo-read-pct", None),
+    ("slo-bs", None),
+    ("weight", None),
 ];
 
 impl Problem {
     /// For the command line.
     pub fn into_error(self) -> Error {
         match KEYS.iter().find(|(key, _)| *key == self.key) {
-            Some((key, letter)) => Error::new(format!("-{letter}/--{key}: {}", self.text)),
+            Some((key, letter)) => Error::new(format!("{}: {}", spelled(key, *letter), self.text)),
             None => Error::new(self.text),
         }
+    }
+}
+
+/// An option as it stands on the command line.
+pub fn spelled(key: &str, letter: Option<char>) -> String {
+    match letter {
+        Some(letter) => format!("-{letter}/--{key}"),
+        None => format!("--{key}"),
     }
 }
 
@@ -235,6 +254,7 @@ impl ConnectOptions {
         )?;
         let ctrl_loss_tmo = timeout("ctrl-loss-tmo", self.ctrl_loss_tmo)?;
         let fast_io_fail_tmo = timeout("fast-io-fail-tmo", self.fast_io_fail_tmo)?;
+        let tenant = self.tenant.check()?;
         let loss = self.ctrl_loss_tmo.unwrap_or(uapi::CTRL_LOSS_TMO_DEFAULT);
         let fail = self
             .fast_io_fail_tmo
@@ -273,6 +293,7 @@ impl ConnectOptions {
                 fast_io_fail_tmo,
                 hdr_digest: self.hdr_digest,
                 data_digest: self.data_digest,
+                tenant,
             },
             addresses,
         })
@@ -337,7 +358,7 @@ fn check_queues(value: Option<i64>, cpus: Option<u32>) -> Result<Option<u32>, Pr
     Ok(u32::try_from(value).ok())
 }
 
-fn range(
+pub fn range(
     key: &'static str,
     value: Option<i64>,
     least: i64,
@@ -489,7 +510,7 @@ pub(crate) mod tests {
             let known = KEYS.iter().find(|(key, _)| Some(*key) == arg.get_long());
             assert_eq!(
                 known.map(|(_, letter)| *letter),
-                arg.get_short(),
+                Some(arg.get_short()),
                 "{}",
                 arg.get_id()
             );

@@ -16,6 +16,13 @@ pub const RECONNECT_DELAY_MAX: i64 = 3600;
 pub const CTRL_LOSS_TMO_DEFAULT: i64 = 600;
 pub const FAST_IO_FAIL_TMO_DEFAULT: i64 = -1;
 pub const TMO_MAX: i64 = 7 * 24 * 3600;
+pub const TENANT_P95_MAX: i64 = 1_000_000;
+pub const TENANT_IOPS_MAX: i64 = 100_000_000;
+pub const TENANT_BLOCK_MIN: i64 = 512;
+pub const TENANT_BLOCK_MAX: i64 = 1_048_576;
+pub const TENANT_BLOCK_DEFAULT: i64 = 4096;
+pub const TENANT_WEIGHT_MAX: i64 = 10_000;
+pub const TENANT_WEIGHT_DEFAULT: i64 = 100;
 pub const TCP_PORT: &str = "4420";
 pub const TCP_DISC_PORT: &str = "8009";
 
@@ -44,6 +51,8 @@ attributes! {
     QUEUE_SIZE = 13, KATO = 14, RECONNECT_DELAY = 15, CTRL_LOSS_TMO = 16, FAST_IO_FAIL_TMO = 17,
     HDR_DIGEST = 18, DATA_DIGEST = 19, STATE = 20, RECONNECTS = 21, LAST_ERROR = 22, MODEL = 23,
     SERIAL = 24, FIRMWARE = 25, CNTLID = 26, NS = 27, QUEUE = 28, NS_INSTANCE = 29, STATS = 30,
+    TENANT_CLASS = 31, TENANT_P95_US = 32, TENANT_IOPS = 33, TENANT_READ_PCT = 34,
+    TENANT_BLOCK = 35, TENANT_WEIGHT = 36, TENANT_STATE = 37, TENANT_GRANTED = 38,
 }
 
 attributes! {
@@ -111,6 +120,45 @@ impl State {
             State::Deleting => "deleting",
             State::Dead => "dead",
             State::Other(_) => "unknown",
+        }
+    }
+}
+
+pub const TENANT_LATENCY_CRITICAL: u32 = 1;
+pub const TENANT_BEST_EFFORT: u32 = 2;
+
+/// What came of asking the target for a promise, at the last connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TenantState {
+    #[default]
+    Unasked,
+    Granted,
+    /// By a reconnect, which goes on without.
+    Refused,
+    /// The target does not know tenants.
+    Unsupported,
+    /// One that a newer driver has.
+    Other(u32),
+}
+
+impl TenantState {
+    pub fn from_wire(value: u32) -> TenantState {
+        match value {
+            0 => TenantState::Unasked,
+            1 => TenantState::Granted,
+            2 => TenantState::Refused,
+            3 => TenantState::Unsupported,
+            other => TenantState::Other(other),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            TenantState::Unasked => "unasked",
+            TenantState::Granted => "granted",
+            TenantState::Refused => "refused",
+            TenantState::Unsupported => "unsupported",
+            TenantState::Other(_) => "unknown",
         }
     }
 }
@@ -188,6 +236,14 @@ mod tests {
         for (i, name) in states.iter().enumerate() {
             assert_eq!(State::from_wire(i as u32).name(), name.to_lowercase());
         }
+        let states = members(&h, "rflash_tenant_state", "RFLASH_TENANT_STATE_");
+        assert_eq!(states.len(), 4);
+        for (i, name) in states.iter().enumerate() {
+            assert_eq!(TenantState::from_wire(i as u32).name(), name.to_lowercase());
+        }
+        let classes = members(&h, "rflash_tenant_class", "RFLASH_TENANT_");
+        assert_eq!(classes, ["NONE", "LATENCY_CRITICAL", "BEST_EFFORT"]);
+        assert_eq!((TENANT_LATENCY_CRITICAL, TENANT_BEST_EFFORT), (1, 2));
         let dirs = members(&h, "rflash_stats_dir", "RFLASH_STATS_");
         assert_eq!(dirs, ["READ", "WRITE"]);
     }
@@ -208,6 +264,13 @@ mod tests {
             ("RFLASH_RECONNECT_DELAY_MAX", RECONNECT_DELAY_MAX),
             ("RFLASH_CTRL_LOSS_TMO_DEFAULT", CTRL_LOSS_TMO_DEFAULT),
             ("RFLASH_FAST_IO_FAIL_TMO_DEFAULT", FAST_IO_FAIL_TMO_DEFAULT),
+            ("RFLASH_TENANT_P95_MAX", TENANT_P95_MAX),
+            ("RFLASH_TENANT_IOPS_MAX", TENANT_IOPS_MAX),
+            ("RFLASH_TENANT_BLOCK_MIN", TENANT_BLOCK_MIN),
+            ("RFLASH_TENANT_BLOCK_MAX", TENANT_BLOCK_MAX),
+            ("RFLASH_TENANT_BLOCK_DEFAULT", TENANT_BLOCK_DEFAULT),
+            ("RFLASH_TENANT_WEIGHT_MAX", TENANT_WEIGHT_MAX),
+            ("RFLASH_TENANT_WEIGHT_DEFAULT", TENANT_WEIGHT_DEFAULT),
             ("RFLASH_HIST_SUB_BITS", HIST_SUB_BITS.into()),
             ("RFLASH_HIST_BUCKETS", HIST_BUCKETS as i64),
         ] {

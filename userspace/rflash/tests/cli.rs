@@ -170,6 +170,16 @@ fn input_that_cannot_be_right() {
             "-s/--trsvcid: port 65536 does not exist: give 1 to 65535",
         ),
         (
+            &["--class", "gold"],
+            "--class: \"gold\" is not a class of tenants: give lc (latency-critical) or be \
+             (best-effort)",
+        ),
+        (
+            &["--class", "lc", "--slo-p95", "500", "--slo-iops", "20000"],
+            "--slo-read-pct: missing, --class lc needs it",
+        ),
+        (&["--slo-bs", "4k"], "--slo-bs: give --class, too"),
+        (
             &["-t", "rdma"],
             "-t/--transport: \"rdma\" is not a transport this version has: give tcp",
         ),

@@ -9,9 +9,10 @@ use crate::control::{ConnectRequest, Control, Controller};
 use crate::device;
 use crate::error::Error;
 use crate::netlink::{NetlinkError, Refusal};
-use crate::options::{Checked, KEYS};
+use crate::options::{self, Checked, KEYS};
+use crate::promise;
 use crate::system::System;
-use crate::uapi::{self, State, attr};
+use crate::uapi::{self, State, TenantState, attr};
 
 use super::{driver, list, note, print};
 
@@ -54,6 +55,9 @@ pub fn connect(
             },
             Err(error) => return Err(error.into()),
         };
+        if let Some(text) = without_promise(&request, &controller) {
+            note(&text);
+        }
         device::wait_usable(system, &controller.namespaces, device::NODE_TIMEOUT)?;
         if controller.namespaces.is_empty() {
             note(&format!(
@@ -64,6 +68,35 @@ pub fn connect(
         return Ok(controller);
     }
     Err(last)
+}
+
+/// What to say where the promise that was asked for is not made, though there is
+/// a connection.
+fn without_promise(request: &ConnectRequest, controller: &Controller) -> Option<String> {
+    let asked = request.tenant?;
+    let ConnectRequest {
+        traddr, trsvcid, ..
+    } = request;
+    if controller.tenant.asked != request.tenant {
+        let other = match &controller.tenant.asked {
+            Some(class) => format!("as {}", promise::sentence(class)),
+            None => "without a class".to_string(),
+        };
+        return Some(format!(
+            "connected already, {other}: disconnect and connect again to change that"
+        ));
+    }
+    match controller.tenant.state {
+        TenantState::Unsupported => Some(format!(
+            "{traddr} port {trsvcid} does not know tenants, so it does not promise {}",
+            promise::sentence(&asked)
+        )),
+        TenantState::Refused => Some(format!(
+            "connected already, but after a reconnect the target refused to promise {}",
+            promise::sentence(&asked)
+        )),
+        _ => None,
+    }
 }
 
 /// The controller that is connected already; while someone else is still
@@ -147,6 +180,13 @@ fn sentence(request: &ConnectRequest, refusal: &Refusal) -> Error {
         libc::ECONNRESET if said.is_empty() => {
             format!("{at} closed the connection while it was being set up")
         }
+        libc::EDQUOT => format!(
+            "{at} refused to promise {}: its log says why and what would fit",
+            request
+                .tenant
+                .as_ref()
+                .map_or_else(|| "anything".to_string(), promise::sentence)
+        ),
         libc::EPROTO => format!("{at} broke the protocol: {}", whole(said)),
         libc::EINVAL => match refusal.attr.or(refusal.missing).and_then(option) {
             Some(option) => format!("{option}: {}", whole(&refusal.to_string())),
@@ -184,10 +224,16 @@ fn option(attribute: u16) -> Option<String> {
         attr::FAST_IO_FAIL_TMO => "fast-io-fail-tmo",
         attr::HDR_DIGEST => "hdr-digest",
         attr::DATA_DIGEST => "data-digest",
+        attr::TENANT_CLASS => "class",
+        attr::TENANT_P95_US => "slo-p95",
+        attr::TENANT_IOPS => "slo-iops",
+        attr::TENANT_READ_PCT => "slo-read-pct",
+        attr::TENANT_BLOCK => "slo-bs",
+        attr::TENANT_WEIGHT => "weight",
         _ => return None,
     };
     let (_, letter) = KEYS.iter().find(|(k, _)| *k == key)?;
-    Some(format!("-{letter}/--{key}"))
+    Some(options::spelled(key, *letter))
 }
 
 #[cfg(test)]
@@ -198,6 +244,7 @@ mod tests {
     use crate::control::tests::sample;
     use crate::options::tests::good;
     use crate::system::tests::Machine;
+    use nvme_wire::tenant::Class;
 
     fn machine() -> Machine {
         Machine::new(&[("/sys/devices/system/cpu/online", "0-3")])
@@ -347,6 +394,65 @@ mod tests {
         }
     }
 
+    fn with_tenant(state: TenantState) -> Controller {
+        Controller {
+            tenant: promise::Promise {
+                asked: Some(CRITICAL),
+                state,
+                granted: None,
+            },
+            ..without_devices(State::Live)
+        }
+    }
+
+    const CRITICAL: Class = Class::LatencyCritical {
+        p95_us: 500,
+        iops: 20000,
+        read_pct: 90,
+        block: 4096,
+    };
+
+    fn asked(tenant: Option<Class>) -> ConnectRequest {
+        let checked = good().check(&machine().system).map_err(|p| p.text);
+        let request = checked.unwrap().requests().next().unwrap();
+        ConnectRequest { tenant, ..request }
+    }
+
+    #[test]
+    fn a_promise_that_is_not_made_is_said() {
+        let say = |tenant, state| {
+            without_promise(&asked(tenant), &with_tenant(state)).unwrap_or_default()
+        };
+        assert_eq!(
+            say(Some(CRITICAL), TenantState::Unsupported),
+            "192.0.2.1 port 4420 does not know tenants, so it does not promise latency-critical \
+             (p95 500 us, 20000 IOPS of 4096 bytes, 90 % reads)"
+        );
+        assert!(
+            say(Some(CRITICAL), TenantState::Refused).starts_with("connected already, but after")
+        );
+        assert_eq!(say(Some(CRITICAL), TenantState::Granted), "");
+        assert_eq!(say(None, TenantState::Granted), "");
+        assert_eq!(
+            say(Some(Class::BestEffort { weight: 1 }), TenantState::Granted),
+            "connected already, as latency-critical (p95 500 us, 20000 IOPS of 4096 bytes, 90 % \
+             reads): disconnect and connect again to change that"
+        );
+    }
+
+    #[test]
+    fn a_refused_promise() {
+        let refusal = refusal(
+            libc::EDQUOT,
+            "the target refused the promise with NVMe status",
+        );
+        assert_eq!(
+            sentence(&asked(Some(CRITICAL)), &refusal).to_string(),
+            "192.0.2.1 port 4420 refused to promise latency-critical (p95 500 us, 20000 IOPS of \
+             4096 bytes, 90 % reads): its log says why and what would fit"
+        );
+    }
+
     #[test]
     fn the_attribute_to_blame_is_named_as_an_option() {
         let mut model = Model {
@@ -381,6 +487,8 @@ mod tests {
                 "QUEUE",
                 "NS_INSTANCE",
                 "STATS",
+                "TENANT_STATE",
+                "TENANT_GRANTED",
             ];
             assert_eq!(option(*kind).is_some(), !replies.contains(name), "{name}");
         }

@@ -5,7 +5,7 @@
 use nvme_wire::nqn::format_uuid;
 use serde_json::{Value, json};
 
-use crate::cli::{Format, ShowArgs};
+use crate::cli::{ListArgs, ShowArgs};
 use crate::control::{Control, Controller, Namespace, Queue};
 use crate::device;
 use crate::error::Error;
@@ -48,6 +48,14 @@ const LIST: &[Column<Row>] = columns![
     "trsvcid", "PORT", Text, |r| r.controller.trsvcid.clone().into();
     "nqn", "NQN", Text, |r| r.controller.nqn.clone().into();
     "wwid", "WWID", No, |r| r.of_namespace(|ns| ns.wwid.clone());
+    "class", "CLASS", No, |r| r.controller.tenant.class();
+    "tenant", "TENANT", No, |r| r.controller.tenant.json();
+];
+
+/// Behind the others, for people who want to know.
+const VERBOSE: &[Column<Row>] = columns![
+    "class", "CLASS", Text, |r| r.controller.tenant.class();
+    "promise", "PROMISE", Text, |r| r.controller.tenant.text();
 ];
 
 const SHOW: &[Column<Row>] = columns![
@@ -60,6 +68,9 @@ const SHOW: &[Column<Row>] = columns![
     "state", "State", Text, |r| r.controller.state.name().into();
     "reconnects", "Reconnects", Number, |r| r.controller.reconnects.into();
     "last_error", "Last error", Text, |r| r.controller.last_error.clone().into();
+    "class", "Class", Text, |r| r.controller.tenant.class();
+    "promise", "Promise", Text, |r| r.controller.tenant.text();
+    "tenant", "Tenant", No, |r| r.controller.tenant.json();
     "nsid", "Namespace id", Number, |r| r.of_namespace(|ns| ns.nsid);
     "wwid", "WWID", Text, |r| r.of_namespace(|ns| ns.wwid.clone());
     "size_bytes", "Size", Size, |r| r.of_namespace(|ns| ns.size_bytes);
@@ -114,12 +125,18 @@ pub fn to_json(controllers: &[Controller]) -> String {
     table::pretty(&rows.iter().map(|r| table::json(LIST, r)).collect())
 }
 
-pub fn list(control: &mut impl Control, format: Format) -> Result<(), Error> {
+pub fn list(control: &mut impl Control, args: &ListArgs) -> Result<(), Error> {
     let controllers = control.controllers()?;
-    if format.is_json() {
+    if args.output.format.is_json() {
         return print(&to_json(&controllers));
     }
-    print(&table::table(LIST, &rows(&controllers)))
+    print(&to_text(&controllers, args.verbose))
+}
+
+fn to_text(controllers: &[Controller], verbose: bool) -> String {
+    let more = if verbose { VERBOSE } else { &[] };
+    let columns: Vec<_> = LIST.iter().chain(more).copied().collect();
+    table::table(&columns, &rows(controllers))
 }
 
 pub fn show(control: &mut impl Control, args: &ShowArgs) -> Result<(), Error> {
@@ -153,6 +170,7 @@ mod tests {
             keys,
             [
                 "block_size",
+                "class",
                 "device",
                 "nqn",
                 "nsid",
@@ -161,6 +179,7 @@ mod tests {
                 "reconnects",
                 "size_bytes",
                 "state",
+                "tenant",
                 "traddr",
                 "transport",
                 "trsvcid",
@@ -170,6 +189,26 @@ mod tests {
         assert_eq!(first["device"], "rflash0");
         assert_eq!(first["size_bytes"], 1_u64 << 30);
         assert_eq!(value[1]["device"], "rflash2");
+        assert_eq!(first["class"], "best-effort");
+        assert_eq!(first["tenant"]["state"], "refused");
+        assert_eq!(first["tenant"]["asked"]["iops"], 20000);
+        assert_eq!(first["tenant"]["granted"]["weight"], 100);
+    }
+
+    #[test]
+    fn promises_for_people() {
+        let brief = to_text(&[sample()], false);
+        assert!(
+            !brief.contains("CLASS") && !brief.contains("refused"),
+            "{brief}"
+        );
+        let verbose = to_text(&[sample()], true);
+        let lines: Vec<_> = verbose.lines().collect();
+        assert!(lines[0].ends_with("CLASS        PROMISE"), "{verbose}");
+        assert!(
+            lines[1].ends_with("best-effort  weight 100 (refused)"),
+            "{verbose}"
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     match cli.verb {
         Verb::Connect(args) => connect::run(&system, &args),
         Verb::Disconnect(args) => disconnect::run(&mut driver()?, &args),
-        Verb::List(args) => list::list(&mut driver()?, args.format),
+        Verb::List(args) => list::list(&mut driver()?, &args),
         Verb::Show(args) => list::show(&mut driver()?, &args),
         Verb::Stats(args) => stats::run(&mut driver()?, &args),
         Verb::Discover(args) => discover::run(&system, &args),
