@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::options::ConnectOptions;
 use crate::uapi;
 use crate::verbs::load::LoadArgs;
+use crate::verbs::tenant::TenantArgs;
 
 /// Remote flash as local block devices, over NVMe/TCP
 ///
@@ -133,6 +134,23 @@ Examples:
   rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --rw randrw --verify --size 1g
   rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --connections 8 --cpu 2-5 -o json")]
     Load(LoadArgs),
+
+    /// Show and change what a flash server on this host promises its tenants
+    ///
+    /// Talks to rflashd by its admin socket, which needs root. A tenant is
+    /// latency-critical (p95 latency of reads, IOPS, share of reads, size) or
+    /// best-effort (a share of what is left). A promise that the device can't
+    /// keep is refused, with what would fit. What is changed here lasts until
+    /// the server stops; its configuration lasts longer, see rflashd.toml(5).
+    #[command(after_long_help = "\
+Examples:
+  rflash tenant list
+  rflash tenant add db -n nqn.2024-01.io.example:db --class lc --slo-p95 500 --slo-iops 20000
+  rflash tenant set db --slo-iops 30000
+  rflash tenant set backup --weight 50
+  rflash tenant explain db -o json
+  rflash tenant remove db")]
+    Tenant(TenantArgs),
 
     /// Connect to all subsystems listed in /etc/rflash/*.toml
     ///

@@ -66,6 +66,7 @@ fn help() {
         "stats",
         "discover",
         "load",
+        "tenant",
         "connect-all",
         "completions",
     ] {

@@ -8,6 +8,7 @@ mod discover;
 mod list;
 pub mod load;
 mod stats;
+pub mod tenant;
 
 use std::io::Write;
 
@@ -29,6 +30,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Verb::Show(args) => list::show(&mut driver()?, &args),
         Verb::Stats(args) => stats::run(&mut driver()?, &args),
         Verb::Discover(args) => discover::run(&system, &args),
+        Verb::Tenant(args) => tenant::run(&args),
         Verb::Load(args) => load::run(&system, &args),
         Verb::ConnectAll(args) => connect_all::run(&system, &args),
         Verb::Completions { shell } => {
