@@ -63,9 +63,9 @@ impl Terms {
         match self {
             Terms::Vacant => 0,
             Terms::LatencyCritical { rate, deficit } => {
-                1 << 62 | u64::from(deficit.min(Terms::DEFICIT_MAX)) << 32 | u64::from(rate)
+                (1 << 62) | (u64::from(deficit.min(Terms::DEFICIT_MAX)) << 32) | u64::from(rate)
             }
-            Terms::BestEffort { weight } => 2 << 62 | u64::from(weight),
+            Terms::BestEffort { weight } => (2 << 62) | u64::from(weight),
         }
     }
 

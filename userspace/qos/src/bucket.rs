@@ -25,8 +25,9 @@ const CLOCK_BITS: u32 = 64 - VERSION_BITS;
 /// Bits of `flow` for grains per weight. They wrap, which nobody who settles
 /// once a second notices; the sum of weights has the other 24.
 pub(crate) const FLOW_BITS: u32 = 40;
-/// Greatest sum of weights.
-pub(crate) const WEIGHTS_MAX: u64 = mask(64 - FLOW_BITS);
+/// Greatest sum of weights: half of what there is room for, since removed
+/// tenants weigh something until their last request has run.
+pub(crate) const WEIGHTS_MAX: u64 = mask(63 - FLOW_BITS);
 
 #[repr(align(128))]
 pub(crate) struct Bucket {
@@ -105,7 +106,7 @@ impl Bucket {
                 return from;
             }
             let to = now.wrapping_sub(rest) & mask(CLOCK_BITS);
-            let next = to << VERSION_BITS | (word & mask(VERSION_BITS));
+            let next = (to << VERSION_BITS) | (word & mask(VERSION_BITS));
             match self.clock.compare_exchange(word, next, AcqRel, Acquire) {
                 // The first time that is told begins the account.
                 Ok(0) => return to,
@@ -137,7 +138,7 @@ impl Bucket {
                 return 0;
             }
             let version = (word + 1) & mask(VERSION_BITS);
-            let next = moment << VERSION_BITS | version;
+            let next = (moment << VERSION_BITS) | version;
             match self.clock.compare_exchange(word, next, AcqRel, Acquire) {
                 Ok(_) => return moment,
                 Err(current) => word = current,
@@ -199,7 +200,7 @@ impl Bucket {
     fn raise(&self, mut flow: u64, each: u64) -> bool {
         let weights = flow >> FLOW_BITS;
         while flow >> FLOW_BITS == weights {
-            let next = (flow + each) & mask(FLOW_BITS) | weights << FLOW_BITS;
+            let next = (flow + each) & mask(FLOW_BITS) | (weights << FLOW_BITS);
             match self.flow.compare_exchange(flow, next, AcqRel, Acquire) {
                 Ok(_) => return true,
                 Err(current) => flow = current,

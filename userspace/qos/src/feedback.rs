@@ -6,6 +6,7 @@
 //! device's rate is made smaller, at best effort's expense and never below what
 //! was promised; when all are in time again it grows back, slowly.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use crate::tenant::Nanos;
@@ -143,33 +144,26 @@ impl Feedback {
         {
             return advice;
         }
-        let least = promised.clamp(LEAST, WHOLE);
         let (observed, allowed) = (
             u64::from(worst.observed_us),
             u64::from(worst.promised_us).max(1),
         );
         let from = self.share;
-        if observed > allowed {
-            let over = u32::try_from((observed - allowed) * 500 / allowed).unwrap_or(u32::MAX);
-            let step = over.clamp(*DOWN.start(), *DOWN.end());
-            self.share = (from - from * step / WHOLE).max(least).min(from);
-        } else if observed * 100 < allowed * EASY_PCT {
-            self.share = (from + UP).min(WHOLE);
-        }
+        self.follow(observed, allowed, promised.clamp(LEAST, WHOLE));
         let to = self.share;
-        if to < from {
-            advice.push(Advice::Tightened {
+        match to.cmp(&from) {
+            Ordering::Less => advice.push(Advice::Tightened {
                 tenant: worst.tenant.clone(),
                 observed_us: worst.observed_us,
                 promised_us: worst.promised_us,
                 from_permille: from,
                 to_permille: to,
-            });
-        } else if to > from {
-            advice.push(Advice::Loosened {
+            }),
+            Ordering::Greater => advice.push(Advice::Loosened {
                 from_permille: from,
                 to_permille: to,
-            });
+            }),
+            Ordering::Equal => {}
         }
         if to != from {
             self.changed = Some(now);
@@ -177,6 +171,19 @@ impl Feedback {
         let late = (observed > allowed && to == from).then(|| worst.tenant.clone());
         advice.extend(self.drift(now, late, model));
         advice
+    }
+
+    /// The lateness decides how much smaller, ease makes a little larger.
+    fn follow(&mut self, observed: u64, allowed: u64, least: u32) {
+        let from = self.share;
+        if observed > allowed {
+            let half = u64::from(WHOLE) / 2;
+            let over = u32::try_from((observed - allowed) * half / allowed).unwrap_or(u32::MAX);
+            let step = over.clamp(*DOWN.start(), *DOWN.end());
+            self.share = (from - from * step / WHOLE).max(least).min(from);
+        } else if observed * 100 < allowed * EASY_PCT {
+            self.share = (from + UP).min(WHOLE);
+        }
     }
 
     /// Advises once per drift.

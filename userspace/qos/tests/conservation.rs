@@ -322,7 +322,7 @@ fn threads_make_and_lose_nothing() {
                             },
                         );
                     }
-                    if random >> 40 & 63 == 0 {
+                    if (random >> 40) & 63 == 0 {
                         scheduler.idle(now);
                     }
                     scheduler.run(now, 16, &mut |_, handle| mine += i64::from(handle));
