@@ -28,6 +28,7 @@ mod rng;
 
 pub use device::{Device, Op, Precondition, Stats};
 pub use params::{Params, ParamsError};
+pub use rng::Rng;
 
 /// Nanoseconds; the caller says since when.
 pub type Nanos = u64;
