@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::ConnectOptions;
 use crate::uapi;
+use crate::verbs::calibrate::CalibrateArgs;
 use crate::verbs::load::LoadArgs;
 use crate::verbs::tenant::TenantArgs;
 
@@ -134,6 +135,22 @@ Examples:
   rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --rw randrw --verify --size 1g
   rflash load -a 192.0.2.10 -n nqn.2024-01.io.example:flash1 --connections 8 --cpu 2-5 -o json")]
     Load(LoadArgs),
+
+    /// Measure what requests cost on a flash device, for rflashd
+    ///
+    /// Fills the device, writes at random until it is steady, then measures
+    /// read latency at many rates and shares of reads, and fits a cost model:
+    /// tokens of a write, and how many tokens a second the device bears at each
+    /// p95 read latency. rflashd takes it as `cost-model`. It takes a quarter of
+    /// an hour beside the filling, and destroys all data on the device. What was
+    /// measured is kept in FILE.toml.state until the model is there.
+    /// With --model a device of the flash model is measured in virtual time.
+    #[command(after_long_help = "\
+Examples:
+  rflash calibrate /dev/nvme0n1 --out p3600.toml --plot p3600.svg --consent
+  rflash calibrate /dev/nvme0n1 --out p3600.toml --consent --resume
+  rflash calibrate --model million --out million.toml")]
+    Calibrate(CalibrateArgs),
 
     /// Show and change what a flash server on this host promises its tenants
     ///

@@ -68,6 +68,7 @@ fn help() {
         "load",
         "tenant",
         "connect-all",
+        "calibrate",
         "completions",
     ] {
         let mut args = vec![verb, "--help"];

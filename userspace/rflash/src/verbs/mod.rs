@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the command can do, one file per verb.
 
+pub mod calibrate;
 mod connect;
 mod connect_all;
 mod disconnect;
@@ -32,6 +33,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Verb::Discover(args) => discover::run(&system, &args),
         Verb::Tenant(args) => tenant::run(&args),
         Verb::Load(args) => load::run(&system, &args),
+        Verb::Calibrate(args) => calibrate::run(&args),
         Verb::ConnectAll(args) => connect_all::run(&system, &args),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
