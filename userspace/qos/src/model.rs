@@ -81,6 +81,7 @@ impl std::error::Error for ModelError {}
 
 impl DeviceModel {
     /// Tokens of a request.
+    #[inline]
     #[must_use]
     pub fn cost(&self, op: Op, bytes: u64) -> Tokens {
         let page = match op {
@@ -108,8 +109,11 @@ impl DeviceModel {
         to_tokens(bytes.max(1).div_ceil(DISCARD_UNIT)).saturating_mul(self.discard)
     }
 
+    /// Started pages, which are a power of two.
+    #[inline]
     fn pages(&self, bytes: u64) -> Tokens {
-        to_tokens(bytes.max(1).div_ceil(u64::from(self.page.max(1))))
+        let shift = self.page.trailing_zeros();
+        to_tokens((bytes.max(1) - 1).checked_shr(shift).unwrap_or(0) + 1)
     }
 
     /// Tokens a second at which 95 % of reads are served within `p95_us`:
