@@ -410,6 +410,7 @@ impl Core {
                 }
                 Letter::Moved(conn) => self.admit(conn),
                 Letter::Notify { index, generation } => self.notified(index, generation),
+                Letter::Device(shared) => self.engine.gate.add(shared),
                 Letter::Stop { graceful } => {
                     let grace = if graceful {
                         self.engine.settings.grace.as_nanos() as Nanos

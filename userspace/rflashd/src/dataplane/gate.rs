@@ -46,14 +46,20 @@ impl Device {
 
 impl Gate {
     pub fn new(devices: &[Arc<Shared>]) -> Gate {
-        let device = |shared: &Arc<Shared>| Device {
-            scheduler: Scheduler::new(Arc::clone(shared)),
-            capacity: u32::try_from(shared.capacity()).unwrap_or(u32::MAX),
-            shared: Arc::clone(shared),
-        };
-        Gate {
-            devices: devices.iter().map(device).collect(),
+        let mut gate = Gate::default();
+        for device in devices {
+            gate.add(Arc::clone(device));
         }
+        gate
+    }
+
+    /// One device more, with the next index.
+    pub fn add(&mut self, shared: Arc<Shared>) {
+        self.devices.push(Device {
+            scheduler: Scheduler::new(Arc::clone(&shared)),
+            capacity: u32::try_from(shared.capacity()).unwrap_or(u32::MAX),
+            shared,
+        });
     }
 
     /// The device, if it has such a tenant.

@@ -61,6 +61,7 @@ pub(crate) enum Letter {
     New { socket: OwnedFd, peer: PeerInfo },
     Moved(Box<Connection>),
     Notify { index: u32, generation: u32 },
+    Device(Arc<qos::Shared>),
     Stop { graceful: bool },
 }
 
@@ -167,6 +168,14 @@ impl Dataplane {
     /// Accept no more on an address that `listen` returned.
     pub fn unlisten(&self, address: SocketAddr) {
         self.orders.post(Order::Close(address));
+    }
+
+    /// One device more, with the next index, on all cores. To be called before
+    /// a namespace on it is exported.
+    pub fn add_device(&self, shared: &Arc<qos::Shared>) {
+        for core in self.cores.iter() {
+            core.mailbox.post(Letter::Device(Arc::clone(shared)));
+        }
     }
 
     /// Connections that are open.

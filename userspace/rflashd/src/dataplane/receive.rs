@@ -8,10 +8,12 @@
 #![allow(unsafe_code)]
 
 use nvme_wire::WireError;
+use nvme_wire::command::Sqe;
 use nvme_wire::digest;
 use nvme_wire::error::Want;
-use nvme_wire::pdu::{self, Data, Frame, IcReq, IcResp, Pdu, PduType, Side};
+use nvme_wire::pdu::{self, CmdPdu, Data, Frame, IcReq, IcResp, Pdu, PduType, Side};
 use nvme_wire::status::Status;
+use zerocopy::FromBytes;
 
 use super::buffer;
 use super::clock;
@@ -27,6 +29,19 @@ const TRANSPORT_ERROR: Status = Status(0x022);
 /// Bytes to receive at once while H2CData is expected, so that little of its
 /// data takes the way through the core's buffer.
 const RECEIVE_ASKED: usize = 16 << 10;
+/// The common header of a command without data in its capsule, on a connection
+/// without header digest: nothing is left to be checked about it.
+const BARE_COMMAND: [u8; 8] = [
+    PduType::CapsuleCmd as u8,
+    0,
+    BARE as u8,
+    0,
+    BARE as u8,
+    0,
+    0,
+    0,
+];
+const BARE: usize = size_of::<CmdPdu>();
 /// Greatest stash that is kept for another connection.
 const STASH_KEPT: usize = 16 << 10;
 
@@ -222,6 +237,15 @@ impl Engine {
                 *rest = &[];
                 return Ok(());
             }
+            if let Some(sqe) = bare_command(conn, bytes) {
+                if self.command(conn, sqe, Ok(&[]))? == Step::Starved {
+                    conn.starved = true;
+                    self.starved.push(conn.index);
+                    return Ok(());
+                }
+                *rest = bytes.get(BARE..).unwrap_or_default();
+                continue;
+            }
             let header = pdu::common_header(bytes).map_err(Fault::from)?;
             let frame = pdu::frame(header, Side::Controller, &conn.link).map_err(Fault::from)?;
             let needed = match frame.kind {
@@ -366,6 +390,16 @@ impl Engine {
     pub fn complain(&mut self, conn: &Connection, what: &dyn std::fmt::Display) {
         self.complaints.say(self.now, &conn.peer, conn.qid(), what);
     }
+}
+
+/// The command at the front of `bytes`, if its header is that of most commands.
+#[inline]
+fn bare_command<'a>(conn: &Connection, bytes: &'a [u8]) -> Option<&'a Sqe> {
+    if !conn.link.open || conn.link.hdr_digest || bytes.first_chunk()? != &BARE_COMMAND {
+        return None;
+    }
+    let (pdu, _) = CmdPdu::ref_from_prefix(bytes).ok()?;
+    Some(&pdu.sqe)
 }
 
 /// Data of a command capsule; `Err`: its digest is wrong.
