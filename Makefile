@@ -81,6 +81,12 @@ bench-driver: setup ## rflash against nvme-tcp, instructions counted
 	@$(MAKE) --no-print-directory userspace
 	@tests/bench/run
 
+.PHONY: bench-rflashd
+bench-rflashd: ## rflashd against a raw TCP echo, both ends pinned (ARGS=--quick)
+	$(CARGO) build --release --locked --manifest-path userspace/Cargo.toml \
+		-p rflash --bin rflash --example floor -p rflashd --example ram_server
+	@tests/bench/rflashd/run $(ARGS)
+
 .PHONY: module-guest
 module-guest: ## rflash.ko for a guest's kernel (KERNEL=6.1, 6.12 or 7.2; W=1 C=1)
 	@tests/guest/build-module --kernel "$(KERNEL)" -- $(KBUILD_OPTIONS)
