@@ -45,10 +45,10 @@ pub fn run(source: Source, plan: Plan) -> Result<(), String> {
     };
     let summary = server.summary();
     log::info!(version = env!("CARGO_PKG_VERSION"); "{summary}");
-    manager.ready(&summary);
     if let Source::Demo(demo) = &source {
         println!("{}", demo.instructions().trim_end());
     }
+    manager.ready(&summary);
     serve(&server, &mut signals, &manager);
     manager.stopping();
     log::info!("stopping: {} connections", server.connections());

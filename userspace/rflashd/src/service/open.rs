@@ -7,7 +7,7 @@ use std::path::Path;
 use qos::DeviceModel;
 
 use super::tenants::{Device, Tenants};
-use crate::backend::Volume;
+use crate::backend::{FileDisk, ModelDisk, Volume};
 use crate::config::value::{Bytes, CostModel, Preset};
 use crate::config::{Export, Medium, Part, Place, Plan, PlannedDevice};
 use crate::subsystem::{NamespaceSpec, SubsystemSpec, TenantId, TenantSpec};
@@ -77,18 +77,20 @@ pub fn volume(device: &PlannedDevice, index: usize) -> Result<Volume, OpenError>
         }
         Medium::File(path) => {
             let key = if place.has("path") { "path" } else { "device" };
-            file(path).map_err(|e| failed(place, key, format!("{}: {e}", path.display())))?
+            file(path).map_err(|why| failed(place, key, why))?
         }
     };
     Ok(volume.on_device(u16::try_from(index).unwrap_or(u16::MAX)))
 }
 
-fn file(_path: &Path) -> Result<Volume, String> {
-    Err("files are not served yet".into())
+fn file(path: &Path) -> Result<Volume, String> {
+    let disk = FileDisk::open(path, false).map_err(|e| e.to_string())?;
+    Ok(Volume::file(disk))
 }
 
-fn model_disk(_preset: Preset, _size: Option<u64>, _seed: u64) -> Result<Volume, String> {
-    Err("modelled devices are not served yet".into())
+fn model_disk(preset: Preset, size: Option<u64>, seed: u64) -> Result<Volume, String> {
+    let disk = ModelDisk::preset(preset.word(), size, seed).map_err(|e| e.to_string())?;
+    Ok(Volume::model(disk))
 }
 
 /// What is exported, on these open devices and for these tenants.
