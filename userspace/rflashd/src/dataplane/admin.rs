@@ -48,6 +48,11 @@ impl Engine {
         if conn.association.is_none() && !is_connect(sqe) {
             return Err(Fault::Sequence("a command before Connect").into());
         }
+        // Before Connect there is no queue whose entries bound what a peer may
+        // have outstanding.
+        if conn.association.is_none() && conn.request_count > 0 {
+            return Err(Fault::Sequence("a second Connect before the first was answered").into());
+        }
         let cid = sqe.cid.get();
         let Some(slot) = self.take_slot(conn) else {
             return Ok(self.no_slot(conn, cid));

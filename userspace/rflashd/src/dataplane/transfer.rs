@@ -61,7 +61,9 @@ impl Engine {
             }
             Kind::Io(IoOp::Write { .. }) | Kind::Ranges { .. } | Kind::Admin => {
                 if request.received == request.len {
-                    self.submit(conn, slot);
+                    if self.align_data(conn, slot) {
+                        self.submit(conn, slot);
+                    }
                     return;
                 }
                 true
@@ -88,6 +90,37 @@ impl Engine {
         } else {
             self.submit(conn, slot);
         }
+    }
+
+    /// Backends that do I/O take aligned memory only: data that a request keeps
+    /// itself moves to a buffer. `false`: it waits for one.
+    fn align_data(&mut self, conn: &mut Connection, slot: u32) -> bool {
+        let Some(request) = self.slots.get(slot) else {
+            return false;
+        };
+        let moves = matches!(request.kind, Kind::Io(IoOp::Write { .. }))
+            && request.buffer.is_none()
+            && !immediate(conn, request.sqe.nsid.get());
+        if !moves {
+            return true;
+        }
+        let len = request.len as usize;
+        let buffered = self.take_buffer(conn, slot, len);
+        let Some(request) = self.slots.get_mut(slot) else {
+            return false;
+        };
+        let Some(buffer) = request.buffer.filter(|_| buffered) else {
+            request.state = State::Buffer;
+            self.want_buffer.push_back(slot);
+            return false;
+        };
+        // SAFETY: the buffer was taken just now.
+        let place = unsafe { buffer::bytes_mut(buffer, len) };
+        for (to, from) in place.iter_mut().zip(&request.own) {
+            *to = *from;
+        }
+        request.own.clear();
+        true
     }
 
     /// Take the requests that waited for a buffer and may have one now.

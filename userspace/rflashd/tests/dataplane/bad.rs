@@ -184,6 +184,22 @@ fn commands_before_connect() {
 }
 
 #[test]
+fn one_connect_at_a_time() {
+    let server = Server::start(settings());
+    let mut host = Host::open(server.address, PLAIN);
+    let mut sqe = ConnectCmd::new(0, 32, 0, 0).sqe();
+    sqe.sgl.kind = nvme_wire::command::sgl::TRANSPORT;
+    let bytes = host.capsule(&sqe, &[]).repeat(2);
+    host.send(&bytes);
+    assert_eq!(host.last_words().unwrap().status, TermStatus::SequenceError);
+    // By R2T it works as well as in the capsule.
+    let mut host = Host::open(server.address, PLAIN);
+    let data = ConnectData::new([9; 16], CNTLID_ANY, NQN, HOST).unwrap();
+    let (status, ..) = host.run(sqe, data.as_bytes());
+    assert!(status.is_success(), "{status}");
+}
+
+#[test]
 fn wrong_version() {
     let server = Server::start(settings());
     let mut stream = TcpStream::connect(server.address).unwrap();
