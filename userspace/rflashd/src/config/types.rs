@@ -51,14 +51,12 @@ section! {
 section! {
     /// How long a peer may take. May be left out.
     pub struct Timeouts = "timeouts" {
-        /// From the connection to the end of the handshake (ICReq).
+        /// From the connection to its handshake (ICReq), and from there to Connect.
         pub handshake: Seconds = "handshake", Seconds(10), optional, Restart;
-        /// From there to Connect.
-        pub connect: Seconds = "connect", Seconds(10), optional, Restart;
         /// Without progress while there is something to be sent to it.
         pub stuck: Seconds = "stuck", Seconds(30), optional, Restart;
         /// For requests in flight when the server stops.
-        pub drain: Seconds = "drain", Seconds(5), optional, Reload;
+        pub drain: Seconds = "drain", Seconds(5), optional, Restart;
     }
 }
 

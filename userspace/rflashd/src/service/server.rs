@@ -101,7 +101,7 @@ fn settings(plan: &Plan, cpus: Vec<u32>) -> Settings {
         buffer_bytes: usize::try_from(plan.server.buffers.0).unwrap_or(64 << 20),
         connections: plan.limits.connections.0 as usize,
         spin: plan.server.spin_us.0 * 1000,
-        handshake: times.handshake.0.max(times.connect.0) * SECOND,
+        handshake: times.handshake.0 * SECOND,
         stuck: times.stuck.0 * SECOND,
         grace: times.drain.duration(),
         ..Settings::default()
