@@ -268,7 +268,7 @@ pub fn to_json(class: &Class) -> Value {
             block,
         } => json!({
             "class": name(class), "p95_us": p95_us, "iops": iops,
-            "read_pct": read_pct, "block_size": block,
+            "read_pct": read_pct, "block": block,
         }),
         Class::BestEffort { weight } => json!({ "class": name(class), "weight": weight }),
     }
@@ -294,11 +294,12 @@ impl Promise {
         }
     }
 
-    /// All of it, for programs.
+    /// All of it, for programs. No key is one that a device has itself and that
+    /// scripts without a parser look for, such as `state`.
     pub fn json(&self) -> Value {
         let of = |class: &Option<Class>| class.as_ref().map_or(Value::Null, to_json);
         json!({
-            "state": self.state.name(),
+            "outcome": self.state.name(),
             "asked": of(&self.asked),
             "granted": of(&self.granted),
         })
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(lost.text(), "weight 100 (refused)");
         assert_eq!(lost.json()["asked"]["p95_us"], 500);
         assert_eq!(lost.json()["granted"]["weight"], 100);
-        assert_eq!(lost.json()["state"], "refused");
+        assert_eq!(lost.json()["outcome"], "refused");
         let unknown = Promise {
             state: TenantState::Unsupported,
             granted: None,

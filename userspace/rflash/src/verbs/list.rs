@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(first["size_bytes"], 1_u64 << 30);
         assert_eq!(value[1]["device"], "rflash2");
         assert_eq!(first["class"], "best-effort");
-        assert_eq!(first["tenant"]["state"], "refused");
+        assert_eq!(first["tenant"]["outcome"], "refused");
         assert_eq!(first["tenant"]["asked"]["iops"], 20000);
         assert_eq!(first["tenant"]["granted"]["weight"], 100);
     }
