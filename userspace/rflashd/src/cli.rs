@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -111,7 +112,7 @@ pub struct DemoArgs {
         default_value = "/run/rflash/rflashd.sock",
         requires = "demo"
     )]
-    pub admin_socket: PathBuf,
+    pub admin_socket: OsString,
 
     /// Where Prometheus may ask for metrics
     #[arg(long, value_name = "ADDR:PORT", requires = "demo")]
@@ -158,7 +159,7 @@ impl Cli {
             size: args.size,
             listen: free(args.listen)?,
             discovery: free(args.discovery)?,
-            admin_socket: Some(socket).filter(|s| !s.as_os_str().is_empty()),
+            admin_socket: Some(socket).filter(|s| !s.is_empty()).map(PathBuf::from),
             metrics: args.metrics,
             threads: args.threads,
         }))

@@ -425,6 +425,9 @@ fn checks_and_what_can_not_start() {
     let taken = TcpListener::bind(io).unwrap();
     let text = fails(&["--config", path]);
     assert!(text.contains(&format!("can't listen at {io}")), "{text}");
+    let address = format!("--listen={io}");
+    let text = fails(&["--demo", "--size=16 MiB", &address, "--admin-socket", ""]);
+    assert!(text.contains(&format!("can't listen at {io}")), "{text}");
     drop(taken);
     let none = fails(&["--config", "/nowhere/rflashd.toml"]);
     assert_eq!(

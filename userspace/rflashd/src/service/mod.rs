@@ -41,7 +41,15 @@ pub fn run(source: Source, plan: Plan) -> Result<(), String> {
     }
     let socket = match admin_socket.as_os_str().is_empty() {
         true => None,
-        false => Some(admin(&server, &admin_socket)?),
+        false => match (admin(&server, &admin_socket), &source) {
+            (Ok(socket), _) => Some(socket),
+            (Err(e), Source::File(_)) => return Err(e),
+            // Who tries a demo may be nobody in particular.
+            (Err(e), Source::Demo(_)) => {
+                log::warn!("no rflash tenant: {e}");
+                None
+            }
+        },
     };
     let summary = server.summary();
     log::info!(version = env!("CARGO_PKG_VERSION"); "{summary}");
