@@ -175,7 +175,7 @@ fn svg(p3600: &[Point], million: &[Point]) -> String {
     out += &panel(0.0, "p3600", 260e3, p3600, &[]);
     out += &panel(425.0, "million", 1050e3, million, &published);
     for (i, (share, colour)) in SHARES.iter().enumerate() {
-        let x = 190.0 + 100.0 * i as f64;
+        let x = 140.0 + 122.0 * i as f64;
         let _ = writeln!(
             out,
             r##"<path d="M{x:.0} 318h22" stroke="{colour}" stroke-width="2"/><text x="{:.0}" y="322">{:.0} % reads</text>"##,
