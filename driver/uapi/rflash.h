@@ -218,9 +218,9 @@ enum rflash_attr {
 	RFLASH_A_TENANT_BLOCK,		/* u32, bytes per read or write */
 	RFLASH_A_TENANT_WEIGHT,		/* u32, share among the best-effort */
 	RFLASH_A_TENANT_STATE,		/* u32, enum rflash_tenant_state; replies only */
-	RFLASH_A_TENANT_GRANTED,	/* nest of RFLASH_A_TENANT_*, what the target
-					 * said is in force, whether asked for or by
-					 * its own configuration; replies only,
+	RFLASH_A_TENANT_GRANTED,	/* nest of the class and its numbers as above:
+					 * what the target said is in force, asked for
+					 * or by its own configuration; replies only,
 					 * absent if it did not say
 					 */
 	__RFLASH_A_MAX,
