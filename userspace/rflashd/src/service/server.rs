@@ -192,7 +192,7 @@ impl Server {
         running.open.open(&plan).map_err(|e| e.to_string())?;
         for device in models.into_iter().skip(before) {
             let shared = self.tenants.add_device(device).map_err(|e| e.to_string())?;
-            running.add_device(shared);
+            running.add_device(&shared);
         }
         let wanted = addresses(&plan);
         let had = running.listening.clone();
@@ -386,7 +386,11 @@ fn start_plane(
 
 impl Running {
     /// One device more for all cores.
-    fn add_device(&self, _shared: Arc<qos::Shared>) {}
+    fn add_device(&self, shared: &Arc<qos::Shared>) {
+        if let Some(plane) = &self.plane {
+            plane.add_device(shared);
+        }
+    }
 
     /// Listen at these addresses, too; at none of them when one fails.
     fn listen(&mut self, wanted: &BTreeSet<SocketAddr>) -> Result<(), String> {
