@@ -4,7 +4,9 @@
 //! A request costs 1 for a page read and w for a page written. If that is so,
 //! then at any p95 of read latency T the weighted rate
 //!
-//!     R(T) = rate_r(T) * (r + (1 - r) * w)
+//! ```text
+//! R(T) = rate_r(T) * (r + (1 - r) * w)
+//! ```
 //!
 //! is the same for every share r of reads, where rate_r(T) is the rate at which
 //! reads still have that p95 (ReFlex, ASPLOS 2017, section 3.2.1, and step 2 of
