@@ -67,6 +67,10 @@ check-kunit: ## the driver's KUnit tests
 check-guest: ## the selftests, in guests
 	@tests/check/run guest
 
+.PHONY: check-nightly
+check-nightly: ## the selftests that take too long for every check, in guests
+	@TESTS="$$(sed -n 's/^\([^#][^ 	]*\).*/\1/p' tests/selftests/nightly.txt | tr '\n' ' ')" tests/check/run guest
+
 .PHONY: check-meta
 check-meta: ## the guest lab's own tests
 	@tests/check/run meta
