@@ -22,6 +22,7 @@ SKIP = 4  # the selftests' exit status for a skipped test
 HANG = 124  # as timeout(1) has it
 BOOT_SECONDS = 150
 POWER_OFF_SECONDS = 60
+LAST_WORDS_SECONDS = 20
 POLL_SECONDS = 0.03
 
 
@@ -238,6 +239,7 @@ class Run:
                 break
             server = self.machines.get("server")
             if server and server.ended():
+                self._last_words(factor)
                 break
             if time.monotonic() > limit and not self.job.shell:
                 self.outcome.hang = started is not None
@@ -258,6 +260,13 @@ class Run:
         self._judge()
         self.outcome.seconds = time.monotonic() - begin
         return self.outcome
+
+    def _last_words(self, factor: float) -> None:
+        """The host powers the server off before it tells its status: on a busy machine that comes late."""
+        until = time.monotonic() + LAST_WORDS_SECONDS * factor
+        while time.monotonic() < until and not (self.host.reached("end") or self.host.ended()):
+            self._show_output()
+            time.sleep(POLL_SECONDS)
 
     def _judge(self) -> None:
         outcome = self.outcome
